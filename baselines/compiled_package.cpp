@@ -24,7 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kMissing = 3;  // the script's exit code where its last line says what is missing
+constexpr int kMissing = 3;  // the script's exit code if its last line says what is missing
 constexpr size_t kLongestReason = 400;
 
 fs::path script() { return data_root() / "scripts" / "compile_step.py"; }
@@ -70,8 +70,8 @@ fs::path place_of(const PackageKey& key) {
   return cache / "compiled" / name;
 }
 
-// Runs `command` with its output in `log` and returns how it ended, as waitpid() tells it. Throws
-// where it cannot be run.
+// Runs `command` with its output in `log` and returns the status that waitpid() gives. Throws if
+// the command cannot be run.
 int run_logged(std::vector<std::string> command, const fs::path& log) {
   std::vector<char*> words;
   for (std::string& word : command) words.push_back(word.data());
@@ -106,7 +106,7 @@ std::string last_line(const fs::path& file) {
   return one_line(last, kLongestReason);
 }
 
-// Throws what the log of a script that failed says.
+// Throws an error with the last line of the failed script's log.
 [[noreturn]] void report_failure(int status, const fs::path& log, const fs::path& kept) {
   const bool left = WIFEXITED(status);
   const std::string said = last_line(log);
@@ -119,7 +119,7 @@ std::string last_line(const fs::path& file) {
   fs::rename(log, kept, ignored);
   not_built(script().string() + (left ? " left with exit status " : " died by signal ") +
             std::to_string(left ? WEXITSTATUS(status) : WTERMSIG(status)) + ": " +
-            (said.empty() ? "it said nothing" : said) + "; all that it said: " + kept.string());
+            (said.empty() ? "no output" : said) + "; its full output: " + kept.string());
 }
 
 void build(const PackageKey& key, const fs::path& place) {
@@ -157,7 +157,7 @@ fs::path compiled_package(const PackageKey& key) {
 std::string cpu_architecture() {
   std::ifstream in("/proc/cpuinfo");
   for (std::string line; std::getline(in, line);) {
-    // x86 and Arm name them differently.
+    // x86 and Arm name the line of instruction sets differently.
     if (line.starts_with("flags") || line.starts_with("Features")) return line;
   }
   return "unknown";

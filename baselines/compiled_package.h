@@ -15,16 +15,16 @@ struct PackageKey {
   ModelShape shape;
   double eps = 0;  // of the norms
   bool cuda = false;
-  int gpu = 0;               // the card that compiles; another of its architecture may load
+  int gpu = 0;               // compiled on this card; any card of its architecture may load it
   std::string architecture;  // "sm_90"; on a CPU cpu_architecture()
   std::string torch_version, torch_cuda_version;  // of the libtorch that loads the package
 };
 
-// The file of the package. Where the cache has none, it is made first, which takes about a minute
-// and is said on stderr. Throws Error(kNotBuilt), whose line says what was missing.
+// The file of the package. If the cache has none, the package is built first, which takes one to four
+// minutes and is announced on stderr. Throws Error(kNotBuilt), whose message says what is missing.
 std::filesystem::path compiled_package(const PackageKey& key);
 
-// Names the instruction sets of this machine's CPU, which compiled code may use without asking.
+// Names the instruction sets of this machine's CPU: compiled code may use them unconditionally.
 std::string cpu_architecture();
 
 }  // namespace mkbench

@@ -41,8 +41,8 @@ std::vector<float> to_host(const Tensor& x) {
   return {data, data + host.numel()};
 }
 
-// The package of `compiled` for a model and the device of `options`, which is made where the cache has
-// none. Throws Error(kNotBuilt).
+// The package of `compiled` for a model and the device of `options`; built if the cache has none.
+// Throws Error(kNotBuilt).
 std::filesystem::path package_for(const ModelConfig& config, const EagerOptions& options) {
   const TorchFacts facts = torch_facts();
   PackageKey key{.shape = config.shape,
@@ -59,7 +59,7 @@ std::filesystem::path package_for(const ModelConfig& config, const EagerOptions&
   return compiled_package(key);
 }
 
-// Answers of a decode on the device, and their logits: [n] each.
+// The greedy ids of a decode and their logits, on the device: [n] each.
 struct Decoded {
   Tensor ids, best;
 };
@@ -132,7 +132,7 @@ EagerEngine::EagerEngine(const ModelWeights& weights, const EagerOptions& option
       dtype_(options.fp32 ? at::kFloat : at::kBFloat16),
       logits_dtype_(options.head_fp32 ? at::kFloat : dtype_) {
   on_device([&] {
-    // Before this process takes memory on the card, which the compiler needs too.
+    // The package comes first, because its compiler needs memory on the card, too.
     const std::filesystem::path package =
         options.compiled ? package_for(weights.config, options) : "";
     model_ = std::make_unique<EagerModel>(weights, options);
@@ -235,7 +235,7 @@ std::vector<int32_t> EagerEngine::collect(const Tensor& ids, const Tensor& best)
   return {host.const_data_ptr<int32_t>(), host.const_data_ptr<int32_t>() + host.numel()};
 }
 
-// fp32 [n, width] of host memory gets row `step`, where it is wanted.
+// Copies `row` to row `step` of `out`, fp32 [n, width] in host memory; does nothing if `out` is null.
 void keep_row(const Tensor& row, int step, float* out) {
   if (out == nullptr) return;
   float* const to = out + static_cast<int64_t>(step) * row.numel();
@@ -249,7 +249,7 @@ Decoded EagerEngine::decode_eagerly(int n, const Tensor& inputs, bool forced,
   Tensor best = at::full({n}, std::numeric_limits<double>::quiet_NaN(), ids_.dtype(logits_dtype_));
   const bool by_vector = steps.in != nullptr;
   // The truth takes forced steps in one pass: scoring 128 ids one by one costs 0.15 s on a CPU, and
-  // how fp32 sums are grouped is far below what its answers are compared with.
+  // the grouping of fp32 sums changes far less than the errors that are measured against the truth.
   const bool one_pass = options_.fp32 && forced && !by_vector;
   const Tensor all =
       one_pass ? model_->forward(inputs.unsqueeze(0), /*keep_hidden=*/true) : Tensor();
@@ -287,7 +287,7 @@ Decoded EagerEngine::decode_statically(int n, const Tensor& inputs, bool forced,
   return {static_step_->ids().narrow(0, first, n), static_step_->best().narrow(0, first, n)};
 }
 
-// The ids that are inputs, checked; none where vectors are.
+// The input ids, checked; empty if the inputs are vectors.
 std::vector<int64_t> EagerEngine::given_ids(int n, const int32_t* forced,
                                             const VectorSteps& steps) const {
   if (steps.in != nullptr) return {};
@@ -390,7 +390,7 @@ std::optional<std::vector<float>> EagerEngine::hidden(int layer) {
   }
   const std::vector<Tensor>& states = model_->hidden_states;
   if (states.empty()) return std::nullopt;
-  return on_device([&] {  // of the last row, where the truth took several at a time
+  return on_device([&] {  // the last row's state: the truth may have taken several rows at once
     return to_host(states[static_cast<size_t>(layer)].slice(1, -1));
   });
 }
@@ -429,7 +429,7 @@ std::unique_ptr<Engine> make_eager(const ModelWeights& weights, const EagerOptio
       throw Error(ErrorKind::kUnsupportedDevice,
                   name_of(options) + std::string(": GPU ") + std::to_string(options.gpu) +
                       " asked for, libtorch finds " + std::to_string(found) +
-                      "; `mkbench doctor` says why, --device cpu runs");
+                      "; `mkbench doctor` says why; --device cpu needs no GPU");
     }
   }
   return std::make_unique<EagerEngine>(weights, options);

@@ -12,7 +12,7 @@
 
 namespace mkbench {
 
-// Rows of a prompt that are worked on together.
+// Rows of a prompt that prefill computes in one forward pass.
 inline constexpr int kPrefillChunkRows = 512;
 
 struct EagerOptions {
@@ -23,8 +23,8 @@ struct EagerOptions {
   // Decode steps of fixed shapes (static_step.h), each a replay of a CUDA graph on a card; some
   // operators are fused. Prefill stays eager's. Not with fp32 or head_fp32.
   bool graph = false;
-  // Decode steps by a package of AOTInductor (compiled_package.h), of the same shapes as those of
-  // `graph`, and on a card in a CUDA graph like them. Not with graph, fp32 or head_fp32.
+  // Decode steps by a package of AOTInductor (compiled_package.h), with the same shapes as the steps
+  // of `graph`, and like them in a CUDA graph on a card. Not with graph, fp32 or head_fp32.
   bool compiled = false;
   int max_context = 4096;
   // CPU threads while the engine lives, 0 = libtorch's choice. libtorch has one number for the
@@ -42,22 +42,22 @@ int64_t eager_bytes(const ModelConfig& config, const EagerOptions& options);
 // context itself.
 std::vector<int> kv_buckets(int max_context);
 
-// Throws Error(kUnsupportedDevice) where CUDA is asked for and unusable, Error(kEnvUnfit) for
-// memory, Error(kRuntime), and Error(kNotBuilt) where `compiled` has no package and cannot make one.
+// Throws Error(kUnsupportedDevice) if CUDA is asked for and unusable, Error(kEnvUnfit) if memory does
+// not suffice, Error(kRuntime), and Error(kNotBuilt) if `compiled` has no package and cannot build one.
 std::unique_ptr<Engine> make_eager(const ModelWeights& weights, const EagerOptions& options = {});
 
 // Facts of the linked libtorch, for doctor and reports.
 struct TorchFacts {
   std::string version;
   std::string cuda_version;  // CUDA version that libtorch was built on; empty without CUDA
-  // Architectures of libtorch's CUDA code, "sm_80 sm_90 ..."; empty where libtorch cannot list
-  // them, as without a driver.
+  // Architectures of libtorch's CUDA code, "sm_80 sm_90 ..."; empty if libtorch cannot list them,
+  // e.g. without a driver.
   std::string architectures;
   bool cuda_available = false;
 };
 TorchFacts torch_facts();
 
-// One real product of libtorch, held against integers.
+// Result of one matrix product by libtorch, compared with the product of integers.
 struct TorchCheck {
   bool ok = false;
   double got = 0, wanted = 0;  // the sum of all elements

@@ -12,7 +12,7 @@ namespace {
 // and took 25 s with one (2026-11).
 constexpr int64_t kParametersWorthThreads = 10'000'000;
 constexpr int kLeastBucket = 256;
-// A captured step of one bucket, with cuBLAS's workspaces for its stream (H100, 632 kernels, libtorch 2.11).
+// Memory of one bucket's captured step, with cuBLAS's workspaces for its stream (H100, 632 kernels, libtorch 2.11).
 constexpr int64_t kGraphBytes = 100'000'000;
 constexpr std::string_view kGraph = "graph", kCompiled = "compiled";
 
@@ -52,16 +52,16 @@ std::vector<int> kv_buckets(int max_context) {
 int64_t eager_bytes(const ModelConfig& config, const EagerOptions& options) {
   const ModelShape& s = config.shape;
   const int64_t element = options.fp32 ? 4 : 2;
-  // On a CPU the weights lie in the loader's memory, but for matrices that are put in one piece.
+  // On a CPU the weights alias the loader's memory, except the matrices that in_one_piece() copies.
   int64_t bytes = options.cuda ? 2 * s.parameters(config.tie_word_embeddings) : 0;
   if (!options.cuda && options.static_steps())
     bytes += 2LL * s.layers * s.hidden * (s.qkv_width() + 2 * s.intermediate);
-  // The fp32 head of the run that keeps one, or the largest matrix of the truth while it is wide.
+  // head_fp32 keeps an fp32 LM head; the truth widens one matrix at a time, the largest is the LM head.
   if (options.head_fp32 || options.fp32) bytes += 4 * s.embedding_parameters();
   const int64_t context = options.max_context;
   if (options.cuda) {
-    // What the last chunk of a prefill works on stays the process's: its scores, of which 8 bytes each
-    // are there at once, and K and V repeated for every head. A CPU's allocator gives it back.
+    // libtorch's CUDA allocator keeps the memory of a prefill's last chunk: 8 bytes for each of its
+    // scores, and K and V repeated for every head. The CPU's allocator gives such memory back.
     bytes += 8 * s.heads * std::min<int64_t>(kPrefillChunkRows, context) * context;
     bytes += 2 * s.heads * s.head_dim * context * element;
     if (options.static_steps())

@@ -52,7 +52,7 @@ Tensor mlp(const LayerTensors& layer, const Tensor& x) {
   return apply_matrix(gate * apply_matrix(x, layer.up_proj), layer.down_proj);
 }
 
-// Copies matrices of one width below each other, and makes them parts of the copy.
+// Concatenates matrices of equal width by rows, and makes them views of the copy.
 Tensor in_one_piece(std::initializer_list<Tensor*> parts) {
   std::vector<Tensor> all;
   for (const Tensor* part : parts) all.push_back(*part);

@@ -1,6 +1,6 @@
 // Qwen3's forward pass op by op in libtorch, with its weights and KV cache, shared by the baselines
-// of this folder. For .cpp files of this folder, which include ATen before it: libtorch's headers
-// stay in them.
+// of this folder. For .cpp files of this folder only, which include ATen before this header, so that
+// no other file includes libtorch.
 #pragma once
 
 #include <atomic>
@@ -19,8 +19,8 @@ struct LayerTensors {
   at::Tensor q_norm, k_norm;                   // [head_dim]
   at::Tensor gate_proj, up_proj, down_proj;    // [out, in]
   at::Tensor k_cache, v_cache;                 // [1, kv_heads, max_context, head_dim]
-  // With EagerOptions::static_steps(): the matrices of one input in one piece, of which those above are
-  // parts. Else undefined.
+  // With EagerOptions::static_steps(): matrices with the same input, concatenated; the matrices above
+  // are then views of them. Else undefined.
   at::Tensor qkv_proj, gate_up_proj;
 };
 
@@ -34,7 +34,7 @@ struct ModelTensors {
   at::Tensor inv_freq;  // fp32 [head_dim / 2]
   std::vector<LayerTensors> layers;
 
-  // What is added to the score of a row that must not be seen: the lowest finite value of the dtype.
+  // Added to the score of a masked row: the lowest finite value of the dtype.
   double masked_score() const {
     return real.dtype() == at::kFloat ? double{std::numeric_limits<float>::lowest()}
                                       : double{std::numeric_limits<c10::BFloat16>::lowest()};
@@ -53,9 +53,9 @@ class EagerModel : public ModelTensors {
   // norm. Appends `rows` KV rows; the caller has checked ids and room. keep_hidden: hidden_states
   // then has the state after each layer.
   at::Tensor forward(const at::Tensor& ids, bool keep_hidden);
-  // The same from vectors [1, rows, hidden] of the model's dtype in place of embedding rows.
+  // forward() with vectors [1, rows, hidden] of the model's dtype in place of embedding rows.
   at::Tensor forward_vectors(const at::Tensor& vectors, bool keep_hidden);
-  // Hidden state [1, 1, hidden] -> the same after the final norm.
+  // Hidden state [1, 1, hidden] -> hidden state after the final norm, [1, 1, hidden].
   at::Tensor normed(const at::Tensor& hidden) const;
   // Hidden state [1, 1, hidden] -> logits [vocab], in fp32 with EagerOptions::head_fp32.
   at::Tensor head(const at::Tensor& hidden) const;
@@ -69,7 +69,7 @@ class EagerModel : public ModelTensors {
   int layer() const { return layer_; }
 
   // Hidden states after each layer of the last forward() with keep_hidden, [1, 1, hidden] each;
-  // empty before one.
+  // empty before the first.
   std::vector<at::Tensor> hidden_states;
 
  private:
@@ -92,8 +92,8 @@ class EagerModel : public ModelTensors {
   std::atomic<int> position_{0}, layer_{-1};
 };
 
-// What KV rows hold that were not written: NaN, so that reading one shows; 0 with
-// EagerOptions::static_steps(), which mask them.
+// Value of unwritten KV rows: NaN, so that reading one shows in the results; 0 with
+// EagerOptions::static_steps(), which read such rows and mask them.
 double unwritten_row(const EagerOptions& options);
 
 }  // namespace mkbench

@@ -18,7 +18,7 @@ namespace {
 using at::Tensor;
 
 // With deterministic algorithms libtorch sorts the indices of a copy first. A copy of one row has
-// one index, and is deterministic without.
+// one index, and is deterministic without sorting.
 class UnsortedCopies {
  public:
   UnsortedCopies() : was_(at::globalContext().deterministicAlgorithms()) {
@@ -47,8 +47,8 @@ Tensor rotate(const Tensor& x, const Tensor& cos, const Tensor& signed_sin) {
 
 }  // namespace
 
-// A run of a package that is not single-threaded ends with an event, whose state the next run asks for:
-// neither may happen while a CUDA graph is captured.
+// run_single_threaded, because other runs of a package record an event at their end and query it in the
+// next run: both are forbidden while a CUDA graph is captured.
 StaticStep::StaticStep(const ModelTensors& model, int max_context,
                        const std::filesystem::path& package)
     : model_(model) {
@@ -79,8 +79,8 @@ StaticStep::StaticStep(const ModelTensors& model, int max_context,
 
 StaticStep::~StaticStep() = default;
 
-// The inputs of a step over the first `rows` KV rows, as tensors and not as copies, in the order of
-// Step.forward() in scripts/compile_step.py.
+// The inputs of a step over the first `rows` KV rows, uncopied, in the order of Step.forward() in
+// scripts/compile_step.py.
 std::vector<Tensor> StaticStep::package_inputs(int rows) const {
   std::vector<Tensor> all = {id_,
                              position_,
@@ -123,8 +123,8 @@ void StaticStep::capture(Bucket& bucket) {
     position_.zero_();
     side.synchronize();
     bucket.graph = std::make_unique<at::cuda::CUDAGraph>();
-    // All graphs share the memory of the first: only one runs at a time, and what has to outlive a
-    // step lies outside.
+    // All graphs share the memory of the first: only one runs at a time, and tensors that outlive a
+    // step are allocated outside of graphs.
     const at::cuda::MempoolId_t pool =
         &bucket == &buckets_.front() ? at::cuda::MempoolId_t{0, 0} : buckets_.front().graph->pool();
     bucket.graph->capture_begin(pool, cudaStreamCaptureModeThreadLocal);

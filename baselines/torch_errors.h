@@ -1,5 +1,5 @@
-// libtorch's exceptions as those of mkbench. For .cpp files of this folder, which include ATen before
-// it: libtorch's headers stay in them.
+// Converts libtorch's exceptions to mkbench's. For .cpp files of this folder only, which include ATen
+// before this header, so that no other file includes libtorch.
 #pragma once
 
 #include <new>
@@ -11,8 +11,8 @@ namespace mkbench {
 
 inline std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
-// Runs `work` and turns every way in which libtorch fails into an Error with one line of text, which
-// begins with the engine's name.
+// Runs `work` and converts every failure of libtorch to an Error with one line of text, which begins
+// with the engine's name.
 template <typename Work>
 auto translate_errors(const std::string& name, Work&& work) -> decltype(work()) {
   try {

@@ -9,9 +9,9 @@ namespace mkbench {
 // cuBLAS reads CUBLAS_WORKSPACE_CONFIG once, when its first handle is made. Safe to call again.
 void pin_torch_settings();
 
-// A wish for `threads` CPU threads, held as long as the object lives; 0 is no wish. libtorch has
-// one number for the whole process: the newest wish decides, and once the last wish has ended, the
-// number from before the first returns. Objects must be made and ended by one thread.
+// A request for `threads` CPU threads ("wish") while the object lives; 0: no request. libtorch has one
+// number for the whole process: the newest wish decides, and when the last wish ends, libtorch gets its
+// own number back. All objects must be made and destroyed by the same thread.
 class CpuThreads {
  public:
   explicit CpuThreads(int threads);

@@ -87,8 +87,8 @@ def findings_of(rows: list[Row], root: pathlib.Path = ROOT) -> list[str]:
     for row in rows:
         path = root / row.file
         count = path.read_text(encoding="utf-8").count(row.old) if path.is_file() else 0
-        if not path.is_file() or path.suffix != ".cpp":
-            found.append(f"{row.name()}: {row.file}: wanted a .cpp file that is there")
+        if not path.is_file() or path.suffix not in (".cpp", ".h"):
+            found.append(f"{row.name()}: {row.file}: wanted a .cpp or .h file that is there")
         elif count != 1:
             found.append(f"{row.name()}: {row.file}: found {count} times, wanted once: {row.old}")
         if row.old == row.new or (row.file, row.old, row.new) in seen:

@@ -1,5 +1,5 @@
-// mkbench-all: mkbench with every engine in its own process, for debuggers, profilers and sanitizers
-// (--in-process) and for quick tests.
+// mkbench-all: mkbench with every engine in its own process, for debuggers, profilers and
+// sanitizers (--in-process) and for quick tests.
 #include "harness/cli/command_main.h"
 #include "harness/host/card_work.h"
 #include "harness/host/cuda_program.h"
@@ -15,8 +15,8 @@ int main(int argc, char** argv) {
                             .factory = EngineFactory(makers),
                             .finish = finish_device_work,
                             .flush = flush_l2,
-                            // A profiler may watch this process, and CUPTI has one client; nor
-                            // could the recorder be left behind with a process of its own.
+                            // CUPTI has one client, which may be a profiler of this process; nor
+                            // could a recorder be dropped here by ending its process.
                             .trace = {},
                             .card = card_facts,
                             .torch = torch_told,

@@ -1,13 +1,12 @@
-// Where blocks have given up waiting, in host-mapped memory: each block that leaves a wait without what it
-// waited for writes its own record, so no code that waits with success takes time for it. A block without a
-// record was not waiting.
+// Records of failed waits, in host-mapped memory. A block whose wait fails writes its own record when it
+// leaves the launch, so that successful waits cost nothing extra. A block without a record was not waiting.
 #pragma once
 
 namespace mkbench {
 
-inline constexpr int kMostRecords = 1024;  // blocks of a larger grid have none
+inline constexpr int kMostRecords = 1024;  // blocks from this number on write no record
 
-// Plain ints, so that device and host code agree on the layout without a header of either.
+// Plain ints: host and device code agree on their layout, and no CUDA header is needed.
 struct BlockRecord {
   int gave_up;  // 1: the fields below are complete
   int position;

@@ -9,8 +9,8 @@
 
 namespace mkbench {
 
-// Throws Error(kEnvUnfit) for exhausted memory, Error(kUnsupportedDevice) for missing code, else
-// Error(kCuda).
+// Throws Error(kEnvUnfit) for exhausted memory, Error(kUnsupportedDevice) if the binary has no code
+// for the device, else Error(kCuda).
 inline void check_cuda(cudaError_t status, const char* call) {
   if (status == cudaSuccess) return;
   cudaGetLastError();  // clears the error, unless it is sticky

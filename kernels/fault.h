@@ -4,11 +4,11 @@
 
 namespace mkbench {
 
-// Values of KernelStatus::raised: a bounded wait has run out; a value does not fit the format in
-// which blocks exchange it.
+// Values of KernelStatus::raised. kRaisedHang: the bound of a wait has expired. kRaisedRange: a value
+// does not fit the number format of the exchange.
 inline constexpr int kRaisedHang = 1, kRaisedRange = 2;
 
-// Plain ints, so that device and host code agree on the layout without a header of either.
+// Plain ints: host and device code agree on their layout, and no CUDA header is needed.
 struct KernelStatus {
   int progress_position;  // position of the step that block 0 works on; -1 before the first
   int raised;             // 0, or one of the values above; the fields below are then complete

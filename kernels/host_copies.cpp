@@ -43,7 +43,7 @@ class Stage {
     for (Buffer& b : buffers_) {
       if (cudaEventCreateWithFlags(&b.copied, cudaEventDisableTiming) != cudaSuccess ||
           cudaHostAlloc(&b.host, kPieceBytes, cudaHostAllocDefault) != cudaSuccess) {
-        cudaGetLastError();  // no page-locked memory is left: copy() does without
+        cudaGetLastError();  // no page-locked memory is left: copy() uses cudaMemcpy
         usable_ = false;
       }
     }
@@ -101,7 +101,7 @@ void copy_to_device(const std::vector<HostCopy>& copies) {
   std::atomic<bool> failed{false};
   std::mutex mutex;
   std::exception_ptr error;  // the first one; guarded by mutex
-  // A chunk a thread, so that each makes its buffers once.
+  // One chunk per thread, so that each thread makes its buffers once.
   const int64_t chunk = (count + threads - 1) / threads;
   parallel_chunks(count, chunk, static_cast<int>(threads), [&](int64_t begin, int64_t end) {
     try {

@@ -1,6 +1,6 @@
-// Copies of a model's tensors from ordinary host memory into device memory, side by side. cudaMemcpy takes such
-// memory through page-locked buffers that one thread fills: ring was opened for Qwen3-1.7B in 0.85 to 0.95 s by it, and
-// in 0.44 to 0.58 s by several threads (H100, 2026-11-25, two visits).
+// Copies a model's tensors from pageable host memory into device memory with several threads. cudaMemcpy stages
+// pageable memory in page-locked buffers that one thread fills: opening ring for Qwen3-1.7B took 0.85 to 0.95 s with
+// it, and 0.44 to 0.58 s with several threads (H100, 2026-11-25, two visits).
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ struct HostCopy {
   size_t bytes;
 };
 
-// Returns once everything is there, whatever the caller has given to the device before. Throws Error(kCuda).
+// Returns once all copies have arrived; work that the caller has queued before comes first. Throws Error(kCuda).
 void copy_to_device(const std::vector<HostCopy>& copies);
 
 }  // namespace mkbench

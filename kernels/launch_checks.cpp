@@ -8,7 +8,7 @@
 namespace mkbench {
 namespace {
 
-// Memory that a context, its modules and the allocator's rounding take besides.
+// Reserve for the CUDA context, its modules and the allocator's rounding.
 constexpr int64_t kSlackBytes = 64LL << 20;
 
 int attribute(cudaDeviceAttr which, int gpu) {
@@ -77,8 +77,8 @@ void check_memory(const std::string& engine, int64_t bytes, int64_t bytes_per_po
                      " MiB of GPU memory, free " + std::to_string(free >> 20) + " MiB";
   if (positions > 0) {
     const int64_t fit = fitting_positions(needed, free, bytes_per_position, positions);
-    text += "; of a context of " + std::to_string(positions) + " positions, " +
-            (fit > 0 ? std::to_string(fit) : std::string("none, the weights being too large,")) +
+    text += "; of the " + std::to_string(positions) + " positions asked for, " +
+            (fit > 0 ? std::to_string(fit) : std::string("none (the weights are too large)")) +
             " would fit";
   }
   throw Error(ErrorKind::kEnvUnfit, text);

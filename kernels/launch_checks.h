@@ -11,13 +11,13 @@ namespace mkbench {
 struct LaunchConfig {
   const void* kernel = nullptr;
   int blocks = 0;
-  int threads = 0;       // of a block
-  int shared_bytes = 0;  // dynamic, of a block
+  int threads = 0;       // per block
+  int shared_bytes = 0;  // dynamic, per block
 };
 
 // In all functions `engine` is the name that the messages begin with, e.g. "plain megakernel".
 
-// The dimensions of a layer by the names of config.json, e.g. "hidden_size 1024, ..., head_dim 128".
+// A layer's dimensions, named as in config.json, e.g. "hidden_size 1024, ..., head_dim 128".
 std::string layer_shape_text(const ModelShape& shape);
 
 // The layer shapes that kernels compile in (layer_shapes.h), each with the models that have it.
@@ -29,18 +29,18 @@ void check_context(const std::string& engine, const ModelConfig& config, int max
 // Makes `gpu` the current device. Throws Error(kUnsupportedDevice) when there is no such device.
 void use_device(const std::string& engine, int gpu);
 
-// Throws Error(kEnvUnfit) when the current device has less free memory than `bytes` plus what a
-// context takes. Where `bytes` hold `positions` positions of `bytes_per_position`, it also says how
-// many of them would fit.
+// Throws Error(kEnvUnfit) when the current device has less free memory than `bytes` plus a reserve
+// for the CUDA context. With positions > 0 (`bytes` include them, `bytes_per_position` each), the
+// message says how many positions would fit.
 void check_memory(const std::string& engine, int64_t bytes, int64_t bytes_per_position = 0,
                   int positions = 0);
 
-// The longest context for which `bytes`, which hold `positions` positions of `bytes_per_position`,
-// fall to `free`; 0 where not even one position fits.
+// How many positions fit in `free` bytes when `bytes` are needed for `positions` positions, of
+// `bytes_per_position` each, and all else; 0 if not even one fits.
 int64_t fitting_positions(int64_t bytes, int64_t free, int64_t bytes_per_position, int positions);
 
-// How many blocks of the launch the device `gpu` holds at a time; 0 where it has too little shared memory
-// for one. Grants the kernel its shared memory.
+// How many blocks of the launch the device `gpu` holds at a time; 0 if its shared memory is too small
+// for one block. Grants the kernel its shared memory.
 int co_resident_blocks(const LaunchConfig& launch, int gpu);
 
 // Grants the kernel its shared memory and loads its code, which would otherwise be loaded in the

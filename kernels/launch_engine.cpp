@@ -96,7 +96,7 @@ std::vector<int32_t> LaunchEngine::decode_vectors(int n, const VectorSteps& step
     }
     return run({pending_}, n, steps);
   }
-  // The vectors are a table of n rows in the embedding's place, and the input of step t is its row t.
+  // The vectors replace the embedding: a table of n rows, of which step t reads row t.
   std::vector<int32_t> rows(static_cast<size_t>(n));
   std::iota(rows.begin(), rows.end(), 0);
   return run(rows, n, steps);
@@ -125,7 +125,7 @@ std::vector<int32_t> LaunchEngine::run(const std::vector<int32_t>& inputs, int n
 void LaunchEngine::end_without_token(std::vector<int32_t>& ids, size_t step) {
   position_ -= static_cast<int>(ids.size() - step) - 1;
   std::fill(ids.begin() + static_cast<int64_t>(step), ids.end(), -1);
-  timed_steps_ = 0;  // the launch's times and states include what it did after that step
+  timed_steps_ = 0;  // the launch's times and states include the steps after `step`
   restore_derived({}, position_);
   hidden_kept_ = false;
 }
@@ -305,7 +305,7 @@ void LaunchEngine::start_kernel(void** arguments) const {
   const dim3 grid(static_cast<unsigned>(launch_.blocks));
   const dim3 block(static_cast<unsigned>(launch_.threads));
   const auto shared_bytes = static_cast<size_t>(launch_.shared_bytes);
-  // A cooperative launch refuses a grid that is not resident at once; another one takes it.
+  // A cooperative launch rejects a grid that cannot be resident at once; an ordinary launch accepts it.
   if (traits_.fault == PlantedFault::kNotResident) {
     MKBENCH_CUDA(cudaLaunchKernel(launch_.kernel, grid, block, arguments, shared_bytes, nullptr));
   } else {
@@ -314,7 +314,7 @@ void LaunchEngine::start_kernel(void** arguments) const {
   }
 }
 
-// The planted fault: words are zeroed once the launch has come to its second step.
+// PlantedFault::kWordsReset: zeroes words of the exchange once the launch has reached its second step.
 void LaunchEngine::reset_words_within() {
   const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(1);
   const volatile KernelStatus* status = status_.host();

@@ -20,7 +20,7 @@
 
 namespace mkbench {
 
-// What LaunchEngine has to be told about the derived engine.
+// Properties of the derived engine that LaunchEngine needs.
 struct LaunchEngineTraits {
   std::string name;    // as reports show it
   std::string prefix;  // begins error messages
@@ -64,15 +64,15 @@ class LaunchEngine : public Engine {
     int input_count;
     float* logits;  // device memory (steps - first_output, vocab), or null
     bool keep_hidden;
-    // Device memory (steps, hidden), or null: the table that the input ids are rows of, in place of
-    // the embedding.
+    // Device memory (steps, hidden), or null: a table that replaces the embedding; the input ids are
+    // then its row numbers.
     const Bf16* vectors;
     float* normed;  // device memory (steps - first_output, hidden), or null
   };
 
   // The caller has made the checks of launch_checks.h: the device of `traits` is current, its
   // memory suffices and the grid fits.
-  // side_bytes: the most that is read from the device while a launch runs.
+  // side_bytes: the most bytes that one SideStream::read() takes while a launch runs.
   LaunchEngine(LaunchEngineTraits traits, const ModelConfig& config, const LaunchConfig& launch,
                size_t side_bytes = 0);
 
@@ -103,20 +103,20 @@ class LaunchEngine : public Engine {
   virtual void restore_derived(const std::vector<float>& /*values*/, int /*position*/) {}
   // Completes `status` after a launch, for kernels that report a fault in other memory.
   virtual void collect_fault(KernelStatus& /*status*/) const {}
-  // The error that a complete fault stands for; unless overridden, that of an expired wait.
+  // The error to throw for a complete fault; unless overridden, the Error(kHang) of an expired wait.
   virtual Error fault_error(const KernelStatus& f) const;
 
-  // What the last launch has left of where its blocks stand; nothing where that is not known. `ended`:
-  // it has come to its end, and `status` is complete; else another thread than the engine's calls.
+  // Where the blocks of the last launch stand; nullopt if unknown. `ended`: the launch is over and
+  // `status` is complete; otherwise the launch still runs, and another thread than the engine's calls.
   virtual std::optional<Standstill> find_standstill(const KernelStatus& status,
                                                     bool ended) const = 0;
   // Called when an error of a launch has been collected, before the next launch.
   virtual void forget_standstill() {}
-  // Zeroes words of the exchange while a launch runs, in side().get(): PlantedFault::kWordsReset.
+  // PlantedFault::kWordsReset: zeroes words of the exchange during a launch, on stream side().get().
   virtual void reset_words() {}
 
-  // The launch of the instance that records a timeline, and the roles of a block in it; nothing where there
-  // is none for what this engine launches.
+  // The launch of the kernel instance that records a timeline, and the roles of its blocks; nullopt if
+  // the kernel that this engine launches has no such instance.
   struct RecordedInstance {
     LaunchConfig launch;
     std::vector<std::string> roles;
@@ -152,8 +152,8 @@ class LaunchEngine : public Engine {
     return traits_.fault == PlantedFault::kCacheLength ? -1 : 0;
   }
 
-  // Launches another kernel from now on, and ends a timeline. The caller has checked that its grid
-  // fits.
+  // From now on launches another kernel, and records no timelines. The caller has checked that the
+  // kernel's grid fits.
   void set_launch(const LaunchConfig& launch) {
     recorder_.reset();
     launch_ = launch;
@@ -175,7 +175,7 @@ class LaunchEngine : public Engine {
   void launch(const std::vector<int32_t>& inputs, int steps, int first_output,
               const VectorSteps& wanted);
   void append(const std::vector<int32_t>& inputs);
-  // Launches the kernel, and plants what is planted around a launch.
+  // Launches the kernel, cooperatively unless PlantedFault::kNotResident is planted.
   void start_kernel(void** arguments) const;
   void reset_words_within();
   void set_stood(std::optional<Standstill> stood);
@@ -200,11 +200,11 @@ class LaunchEngine : public Engine {
   DeviceBuffer<float> logits_, normed_;
   DeviceBuffer<Bf16> vectors_;
   MappedValue<KernelStatus> status_;
-  std::optional<TimelineRecorder> recorder_;  // while a timeline is recorded,
-  LaunchConfig unrecorded_;                   // which takes the place of this launch
-  bool recorded_ = false;                     // a launch has recorded one since
+  std::optional<TimelineRecorder> recorder_;  // set while timelines are recorded
+  LaunchConfig unrecorded_;                   // the launch that the recording one replaces
+  bool recorded_ = false;                     // a launch has recorded a timeline
   Event start_, stop_;
-  double host_ms_ = 0;        // the last launch's, by the host's clock
+  double host_ms_ = 0;        // time of the last launch by the host's clock
   int timed_steps_ = 0;       // steps of the last launch; 0 when its times do not count
   bool hidden_kept_ = false;  // hidden_ holds the last launch's states
   int position_ = 0;

@@ -1,5 +1,5 @@
-// The layer shapes that kernels compile in: each distinct one of the shape table, and tiny's. The numbers
-// of layers and of vocabulary rows are run-time values, so models that differ only there share one.
+// The layer shapes that kernels compile in: each distinct shape of the shape table, and tiny's. The numbers
+// of layers and of vocabulary rows are run-time values, so models that differ only there share a shape.
 #pragma once
 
 #include "references/shape_table.h"
@@ -26,7 +26,7 @@ constexpr LayerShapes distinct_layer_shapes() {
 
 inline constexpr LayerShapes kLayerShapes = distinct_layer_shapes();
 
-// The index in kLayerShapes of the row `name` of the shape table; -1 where there is none.
+// The index in kLayerShapes of the row `name` of the shape table; -1 if the table has no such row.
 constexpr int layer_shape_index(const char* name) {
   for (const ShapeRow& row : kShapeTable) {
     const char *a = row.name, *b = name;

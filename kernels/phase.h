@@ -35,8 +35,8 @@ struct PhasePlace {
   int layer;
 };
 
-// The phase of a step that follows `ended` phases of it. The embedding is no phase of its own here: it
-// ends with no exchange.
+// The phase that follows the first `ended` phases of a step. The embedding does not count as a phase
+// here: no exchange ends it.
 constexpr PhasePlace phase_after(int64_t ended, int layers) {
   if (ended >= static_cast<int64_t>(layers) * kPhasesPerLayer) return {Phase::kLmHead, -1};
   return {static_cast<Phase>(static_cast<int>(Phase::kQkv) + ended % kPhasesPerLayer),

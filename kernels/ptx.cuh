@@ -1,4 +1,4 @@
-// The PTX instructions that all kernels use, each in one function. Those that need tensor cores or
+// The PTX instructions that all kernels use, each in one function. Instructions that need sm_80 or
 // sm_90 are in ptx_sm80.cuh and ptx_sm90.cuh.
 #pragma once
 
@@ -92,7 +92,7 @@ __device__ __forceinline__ unsigned long long sm_cycles() {
   return t;
 }
 
-// The same, read once `ns` is there: what global_ns() returns arrives some time after its instruction was issued.
+// sm_cycles(), read once `ns` has arrived: global_ns() returns some time after its instruction was issued.
 __device__ __forceinline__ unsigned long long sm_cycles_after(unsigned long long ns) {
   unsigned long long t = 0;
   asm volatile(

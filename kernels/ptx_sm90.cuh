@@ -7,7 +7,7 @@
 
 namespace mkbench::ptx {
 
-// --- mbarriers (addresses are those of shared_address())
+// --- mbarriers (addresses come from shared_address())
 
 __device__ __forceinline__ void barrier_init(unsigned barrier, unsigned arrivals) {
   asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");

@@ -1,4 +1,4 @@
-// A stream beside the default one, for what must reach the device while a kernel runs that may never end.
+// A second stream, for copies while a kernel that may never end runs on the default stream.
 #pragma once
 
 #include <chrono>
@@ -11,7 +11,7 @@
 
 namespace mkbench {
 
-// Made before the first launch: a launch on the default stream would block it later.
+// Construct it before the first launch: a kernel that runs on the default stream would block its constructor.
 class SideStream {
  public:
   // `bytes`: the most that read() copies.
@@ -28,7 +28,7 @@ class SideStream {
 
   cudaStream_t get() const { return stream_; }
 
-  // Copies `bytes` of device memory of `gpu`; nothing where the device does not answer within a second. May
+  // Copies `bytes` of device memory of `gpu`; nullopt if the device does not answer within a second. May
   // be called from a thread that has used no device yet.
   std::optional<std::vector<char>> read(int gpu, const void* from, size_t bytes) const {
     if (bytes > bytes_ || cudaSetDevice(gpu) != cudaSuccess) return std::nullopt;

@@ -1,4 +1,4 @@
-// The delays that a stress (references/stress.h) draws. Host twin and device code use it.
+// The pseudo-random delays of a stress (references/stress.h), for the host twin and device code.
 #pragma once
 
 #include "kernels/partition.h"

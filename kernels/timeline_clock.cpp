@@ -12,13 +12,13 @@
 namespace mkbench {
 namespace {
 
-// A reading that took longer than so many median ones is not used.
+// A reading that took longer than kTooLong times the median is not used.
 constexpr double kTooLong = 2;
-// A reading further from the line than so many standard deviations draws it no more than one at that distance.
+// Huber weight: readings beyond kFar sigma count as if at kFar. sigma = kDeviationOfMedian * median distance.
 constexpr double kFar = 2, kDeviationOfMedian = 1.4826;
 constexpr int kRefits = 10;
-// Where half of the readings lie further from their lines than so many steps of the timer, and so many times as far as
-// from what their neighbours say, no line is right.
+// Reject the linear fit if the median distance of a reading from its line exceeds kNoLine steps of the timer and
+// kNoLine times the median distance of a reading from the interpolation between its neighbours.
 constexpr double kNoLine = 2;
 
 BlockClock written_readings(std::span<const TimelineAnchor> anchors) {
@@ -54,7 +54,7 @@ void choose_readings(BlockClock& block, double longest) {
   for (ClockReading& r : block.readings) r.used = true;
 }
 
-// The line of least squares; `weights`: of each reading.
+// Weighted least-squares line through the block's readings less their `common` deviations.
 void fit_line(BlockClock& block, const std::vector<double>& weights,
               const std::vector<double>& common) {
   const std::vector<ClockReading>& readings = block.readings;
@@ -79,7 +79,7 @@ double line(const BlockClock& block, double cycles) {
   return block.ns + (cycles - block.cycles) * block.ns_per_cycle;
 }
 
-// What a reading that took long counts for beside a median one.
+// Weights of the readings: 1, less for a reading that took longer than the median, 0 for an unused one.
 std::vector<double> weights_of(const BlockClock& block, double median_read) {
   std::vector<double> weights;
   for (const ClockReading& r : block.readings) {
@@ -89,7 +89,7 @@ std::vector<double> weights_of(const BlockClock& block, double median_read) {
   return weights;
 }
 
-// Draws the line anew so that single readings that lie far from it do not bend it (Huber's weights).
+// Refits the line with Huber's weights, so that single outliers do not bend it.
 void refit_line(BlockClock& block, const std::vector<double>& weights,
                 const std::vector<double>& common) {
   std::vector<double> distances(block.readings.size());
@@ -149,7 +149,7 @@ LaunchClocks::LaunchClocks(const std::string& who, int blocks,
                 median(beside_neighbours) < median(beside_lines) / kNoLine;
 }
 
-// What is common to all blocks would look like errors of each; so it is found first, and taken out.
+// A deviation common to all blocks would look like an error of each: estimate it first and subtract it.
 void LaunchClocks::fit_lines(const std::vector<std::vector<double>>& weights) {
   for (int round = 0; round < 2; ++round) {
     std::vector<std::vector<double>> distances(common_.size()), left_out(common_.size());
@@ -176,9 +176,9 @@ double LaunchClocks::ns(int block, unsigned long long cycles) const {
          correction(clock, now, by_reading_, nullptr);
 }
 
-// What is to be added to a block's line at `cycles`: what the readings before and after it deviate from the line,
-// each by its nearness; with `own` this block's readings, else all blocks' in common. The reading `aside` is passed
-// over, so that it can be compared with what its neighbours say.
+// The correction to a block's line at `cycles`: the deviations of the readings before and after it, interpolated
+// linearly. With `own` they are deviations of this block's readings, else the deviations common to all blocks. The
+// reading `aside` is skipped, so that it can be compared with the interpolation between its neighbours.
 double LaunchClocks::correction(const BlockClock& block, double cycles, bool own,
                                 const ClockReading* aside) const {
   const auto taken = [&](const ClockReading& r) { return &r != aside && (!own || r.used); };
@@ -196,7 +196,7 @@ double LaunchClocks::correction(const BlockClock& block, double cycles, bool own
   return (1 - share) * of(*from) + share * of(*to);
 }
 
-// How far a reading lies from what those before and after it say.
+// Distance of a reading from the interpolation between its neighbours.
 double LaunchClocks::neighbours_distance(const BlockClock& block,
                                          const ClockReading& reading) const {
   return std::abs(reading.ns - line(block, reading.cycles) -
@@ -217,7 +217,7 @@ void LaunchClocks::tell(ClockQuality& quality) const {
       quality.line_error_ns = std::max(quality.line_error_ns, beside_line);
       double& longest = r.used ? quality.longest_read_ns : quality.left_out_read_ns;
       longest = std::max(longest, read);
-      // A reading at an end has a neighbour on one side alone, which says little of it.
+      // The first and the last reading have one neighbour only: nothing to interpolate between.
       if (by_reading_ && end) continue;
       if (r.used)
         errors.push_back(off);

@@ -1,5 +1,5 @@
-// The clocks of a launch's blocks as one clock: a line through the readings of each block or, where these show that no
-// line is right, from each reading to the next.
+// Converts the clocks of a launch's blocks to one clock: by a line through the readings of each block or, if the
+// readings reject a linear fit, by interpolation from each reading to the next.
 #pragma once
 
 #include <span>
@@ -13,32 +13,32 @@ namespace mkbench {
 
 // One reading of a block's two clocks, as distances from the block's first reading.
 struct ClockReading {
-  size_t number = 0;  // among the launch's readings
+  size_t number = 0;  // index among the block's readings, written or not
   double cycles = 0, ns = 0;
-  double read_cycles = 0;  // how long it took: the timer's value is of some moment within
-  double step_ns = 0;      // of the timer, 0: it was not seen to step
-  bool used = false;       // it took no longer than others; the line goes through those alone
+  double read_cycles = 0;  // how long the reading took; the timer was sampled some time within
+  double step_ns = 0;      // timer resolution in ns; 0 if unknown
+  bool used = false;       // the reading was quick enough; the line is fitted to used readings only
 };
 
-// A block's clock as a line, because one reading alone is as inexact as the timer's step and the time to read it.
+// A block's clock as a line, because the error of a single reading is the timer's step plus the time to read it.
 struct BlockClock {
   TimelineAnchor first{};              // the first reading that was written
-  std::vector<ClockReading> readings;  // those that were written, in the order of their making
+  std::vector<ClockReading> readings;  // the written ones, in order of time
   double cycles = 0, ns = 0;           // a point of the line
   double ns_per_cycle = 0;
 };
 
-// The lines of all blocks, and what the readings deviate from them: in common, which is a change of the clocks'
-// frequency, or each block by itself, as multiprocessors at full load do.
+// The lines of all blocks, and the readings' deviations from them: deviations common to all blocks (the clocks'
+// frequency changed), and of single blocks, as happens to multiprocessors at full load.
 class LaunchClocks {
  public:
-  // `anchors`: (blocks, readings). Throws Error(kRuntime) that begins with `who` where a block has not read its
-  // clocks twice.
+  // `anchors`: (blocks, readings). Throws Error(kRuntime), its message prefixed with `who`, if a block has not read
+  // its clocks twice.
   LaunchClocks(const std::string& who, int blocks, std::span<const TimelineAnchor> anchors);
 
   // Nanoseconds since the launch's first reading.
   double ns(int block, unsigned long long cycles) const;
-  // Fills in what is to be said of the clock.
+  // Fills in the measures of the clock's quality.
   void tell(ClockQuality& quality) const;
 
  private:
@@ -49,9 +49,9 @@ class LaunchClocks {
                     const ClockReading* aside) const;
 
   std::vector<BlockClock> blocks_;
-  std::vector<double> common_;  // of each reading of the launch
-  bool by_reading_ = false;  // from reading to reading, because blocks change their pace one by one
-  double step_ns_ = 0;       // the smallest step of the timer that was seen
+  std::vector<double> common_;  // deviation common to all blocks, by ClockReading::number
+  bool by_reading_ = false;     // the linear fit is rejected: interpolate from reading to reading
+  double step_ns_ = 0;          // the smallest step of the timer that was seen; 0: none was
   unsigned long long first_ns_ = 0;
 };
 

@@ -20,8 +20,8 @@ Site site_of(const TimelineEvent& event) {
           event.step};
 }
 
-// Adds the spans between a track's events, and returns the step of the last one: -1 without spans. Times are not yet
-// those of all blocks' first span.
+// Adds the spans between a track's events, and returns the step of the last span: -1 without spans. Times are not yet
+// relative to the earliest span of all blocks.
 int append_track(const std::string& who, std::span<const TimelineEvent> events, TimelineSpan span,
                  const LaunchClocks& clocks, std::vector<TimelineSpan>& spans) {
   const auto ns = [&](const TimelineEvent& e) {
@@ -67,7 +67,7 @@ Timeline decode_launch(const std::string& who, const RecordedLaunch& launch) {
     const int last = append_track(who, launch.tracks[track], span, clocks, timeline.spans);
     if (launch.counts[track] <= launch.room) continue;
     timeline.lost += launch.counts[track] - launch.room;
-    // The step in which the room ended is not whole.
+    // The step in which the track became full is incomplete.
     const int whole = std::max(last, 0);
     timeline.whole_steps = timeline.whole_steps < 0 ? whole : std::min(timeline.whole_steps, whole);
   }

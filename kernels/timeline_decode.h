@@ -1,4 +1,4 @@
-// The events of a launch as spans with times of one clock.
+// Converts the events of a launch to spans with times of one clock.
 #pragma once
 
 #include <string>
@@ -9,19 +9,19 @@
 
 namespace mkbench {
 
-// What a launch has left of its timeline, in host memory.
+// The timeline data of one launch, copied to host memory.
 struct RecordedLaunch {
-  std::string clock;               // how the events' clock became that of the anchors
+  std::string clock;               // names the events' clock and how it is converted, for reports
   std::vector<std::string> roles;  // names of a block's tracks
   int blocks = 0;
-  unsigned room = 0;                               // events of a track
-  std::vector<std::vector<TimelineEvent>> tracks;  // block * roles + role: events that found room
-  std::vector<unsigned> counts;         // how many events each track had, also those without room
+  unsigned room = 0;                               // capacity of a track in events
+  std::vector<std::vector<TimelineEvent>> tracks;  // [block * roles + role]: events that fitted
+  std::vector<unsigned> counts;         // how many events each track had, dropped ones included
   std::vector<TimelineAnchor> anchors;  // (blocks, readings of each)
 };
 
-// Throws Error(kRuntime) that begins with `who` where a block has not read its clocks twice, and for an event
-// that no kernel writes.
+// Throws Error(kRuntime), its message prefixed with `who`, if a block has not read its clocks twice, and for an
+// event that no kernel writes.
 Timeline decode_launch(const std::string& who, const RecordedLaunch& launch);
 
 }  // namespace mkbench

@@ -1,10 +1,10 @@
-// What a kernel that records its timeline writes into device memory. The shipped kernels write none of it:
-// each kernel has an instance of its own that does (plain/instances/recorded.cu, ring/instances/recorded.cu).
+// The records that a timeline-recording kernel writes into device memory. The shipped kernels record nothing:
+// each has a separate recording instance (plain/instances/recorded.cu, ring/instances/recorded.cu).
 //
-// The clock. All multiprocessors share %globaltimer, but its step is up to 1 us, and to read it takes as long
-// as a load from L2. %clock64 is exact to a cycle and costs an instruction, but each multiprocessor has its
-// own. So events carry %clock64, and each block reads both clocks once a step or oftener, where the timer has
-// just changed; timeline_clock.h makes one clock of these readings.
+// The clock. All multiprocessors share %globaltimer, but its step is up to 1 us, and reading it takes as long
+// as a load from L2. %clock64 is exact to a cycle and costs one instruction, but each multiprocessor has its
+// own. So events carry %clock64, and each block reads both clocks at least once a step, just after the timer
+// has changed; timeline_clock.h makes one clock of these readings.
 #pragma once
 
 #include "kernels/partition.h"
@@ -22,7 +22,7 @@ struct alignas(16) TimelineEvent {
 
 // `what` of the last event of a track.
 inline constexpr unsigned kTrackEnd = 0xffffffffu;
-// These stand in the place of a phase: phase, layer and step are then those of the event before, or of the next one.
+// In place of a phase: take phase, layer and step from the event before (kSameSite) or the next one (kNextSite).
 inline constexpr unsigned kSameSite = 0xfeu, kNextSite = 0xffu;
 
 // Kind in bits 0-7, phase in 8-15, layer + 1 in 16-31.
@@ -39,24 +39,24 @@ MKBENCH_HD constexpr unsigned timeline_state(SpanKind kind, unsigned other_site)
 struct alignas(16) TimelineAnchor {
   unsigned long long ns;      // the timer's value just after it changed; 0: not written
   unsigned long long cycles;  // the multiprocessor's clock then
-  unsigned timer_step_ns;     // by how much it has changed
-  unsigned read_cycles;       // how long a reading of the timer took
+  unsigned timer_step_ns;     // by how much the timer changed; 0: it did not
+  unsigned read_cycles;       // how long this reading of the timer took
 };
 
-// How often a block reads its clocks in a step of a launch, where it would up to `wanted` times: seldomer in a long
-// launch, whose readings would take gigabytes.
+// How often a block reads its clocks in each step: `wanted` times, but fewer in a launch of many steps, whose
+// readings would take gigabytes.
 MKBENCH_HD constexpr int readings_per_step(int wanted, int steps) {
   constexpr int kMostOfLaunch = 4096;
   const int room = kMostOfLaunch / (steps > 0 ? steps : 1);
   return room < 1 ? 1 : room < wanted ? room : wanted;
 }
 
-// Memory of one launch. A track is a part of a block: block * roles + role.
+// Device memory for the timeline of one launch. Each role of each block has a track: block * roles + role.
 struct TimelineBuffers {
   TimelineEvent* events;    // (tracks, room)
-  unsigned* counts;         // (tracks) events, also those that found no room
+  unsigned* counts;         // (tracks) events, including those that did not fit
   TimelineAnchor* anchors;  // (blocks, steps * readings a step + 1)
-  unsigned room;            // events of a track
+  unsigned room;            // capacity of a track in events
 };
 
 }  // namespace mkbench

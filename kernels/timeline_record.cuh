@@ -1,4 +1,4 @@
-// The device side of a timeline: one thread of each part of a block writes its events.
+// The device side of a timeline: one thread of each role of a block writes the role's events.
 #pragma once
 
 #include "kernels/ptx.cuh"
@@ -6,16 +6,15 @@
 
 namespace mkbench {
 
-// The clock is read where the call stands: reading it is volatile, as all waits and barriers are.
+// The compiler cannot move the clock read past waits and barriers: all are volatile.
 __device__ __forceinline__ void write_event(TimelineEvent* at, unsigned what, int step) {
   const unsigned long long cycles = ptx::sm_cycles();
   const auto site = static_cast<unsigned long long>(static_cast<unsigned>(step)) << 32 | what;
   asm volatile("st.global.v2.u64 [%0], {%1,%2};" ::"l"(at), "l"(cycles), "l"(site));
 }
 
-// Reads both clocks a few times, each time as soon as the timer changes, and keeps the reading that took the least
-// time; after some 5 us without a change, the one at hand. The timer's value is of some moment between `asked` and
-// `told`.
+// Reads both clocks a few times, each time as soon as the timer changes, and keeps the quickest reading; after some
+// 5 us without a change, keeps the latest one. The timer was sampled at some moment between `asked` and `told`.
 __device__ __forceinline__ void write_anchor(TimelineAnchor* at) {
   constexpr unsigned kPatienceCycles = 10000;
   constexpr int kChanges = 3;
@@ -43,8 +42,8 @@ __device__ __forceinline__ void write_anchor(TimelineAnchor* at) {
   }
 }
 
-// One thread's place in its track, in registers. All threads of a warp count alike, so that the warp does not
-// diverge, and the one that `writes` writes.
+// One thread's place in its track, in registers. All threads of a warp count events, so that the warp does not
+// diverge; only the thread whose begin() had `writes` stores them.
 template <bool kRecords>
 struct TrackWriter {
   __device__ __forceinline__ void begin(const TimelineBuffers&, int /*track*/, bool /*writes*/) {}
@@ -64,13 +63,13 @@ struct TrackWriter<true> {
     next = static_cast<unsigned>(track) * t.room;
     last = writes ? next + t.room : 0;
   }
-  // Says that from now on the thread is in a phase.
+  // From now on the thread is in this phase.
   __device__ __forceinline__ void enter(SpanKind kind, Phase phase, int layer, int step) {
     put(timeline_state(kind, phase, layer), step);
   }
-  // Says that from now on the thread does something else in the same phase.
+  // From now on the thread does something else (`kind`) in the same phase.
   __device__ __forceinline__ void mark(SpanKind kind) { put(timeline_state(kind, kSameSite), 0); }
-  // Says that from now on the thread works for the phase that it enters next.
+  // From now on the thread works for the phase that it enters next.
   __device__ __forceinline__ void mark_next(SpanKind kind) {
     put(timeline_state(kind, kNextSite), 0);
   }

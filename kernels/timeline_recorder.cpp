@@ -7,7 +7,7 @@ namespace mkbench {
 namespace {
 
 constexpr size_t kMostBytes = size_t{512} << 20;
-// ring's loader writes most: two events a slot in which it waits for room, of a layer and of the LM head.
+// ring's loader writes most: two events for each slot, of a layer or of the LM head, that it waits to become free.
 constexpr size_t kEventsPerLayer = 80, kEventsPerStep = 512, kEventsPerLaunch = 16;
 
 }  // namespace
@@ -35,8 +35,8 @@ TimelineBuffers TimelineRecorder::buffers() const {
 
 Timeline TimelineRecorder::collect(const std::string& who) const {
   RecordedLaunch launch;
-  launch.clock = "%clock64 of each multiprocessor, by up to " + std::to_string(readings_) +
-                 " readings of %globaltimer a block";
+  launch.clock = "%clock64 of each multiprocessor; up to " + std::to_string(readings_) +
+                 " readings of %globaltimer per block";
   launch.roles = roles_;
   launch.blocks = blocks_;
   launch.room = room_;

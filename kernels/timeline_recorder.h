@@ -11,12 +11,12 @@ namespace mkbench {
 
 class TimelineRecorder {
  public:
-  // roles: the tracks of a block, of which a launch has `blocks`. In a step each block reads its clocks up to
+  // roles: the tracks of a block; blocks: the launch's grid. In a step each block reads its clocks up to
   // `most_readings` times (readings_per_step()), and once more at the launch's end.
   TimelineRecorder(std::vector<std::string> roles, int blocks, int most_readings);
 
-  // Before a launch of `steps` steps of a model with `layers` layers: room for its events, within
-  // kMostBytes. What does not fit is counted and lost.
+  // Call before a launch of `steps` steps of a model with `layers` layers: makes room for its events,
+  // within kMostBytes. Events that do not fit are counted and dropped.
   void prepare(int steps, int layers);
   TimelineBuffers buffers() const;
   // Reads what the launch wrote; call it after the launch. Throws Error(kCuda), and what decode_launch() throws.

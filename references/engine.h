@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "references/base/error.h"
@@ -173,6 +174,44 @@ class Engine {
     set_pending(id);
     return decode(1, nullptr, logits_out)[0];
   }
+};
+
+// Hands every call on to another engine; what derives from it changes some of them.
+class WrappedEngine : public Engine {
+ public:
+  explicit WrappedEngine(std::unique_ptr<Engine> engine) : engine_(std::move(engine)) {}
+
+  EngineCapabilities capabilities() const override { return engine_->capabilities(); }
+  void reset() override { engine_->reset(); }
+  void poison() override { engine_->poison(); }
+  void prefill(std::span<const int32_t> ids) override { engine_->prefill(ids); }
+  std::vector<int32_t> decode(int n, const int32_t* forced, float* logits_out) override {
+    return engine_->decode(n, forced, logits_out);
+  }
+  void set_pending(int32_t id) override { engine_->set_pending(id); }
+  void rewind(int position) override { engine_->rewind(position); }
+  Snapshot save() override { return engine_->save(); }
+  void restore(const Snapshot& s) override { engine_->restore(s); }
+  int position() const override { return engine_->position(); }
+  int64_t launch_count() const override { return engine_->launch_count(); }
+  DecodeTimes last_times() const override { return engine_->last_times(); }
+  Progress progress() const override { return engine_->progress(); }
+  std::optional<Standstill> standstill() const override { return engine_->standstill(); }
+  void audit() override { engine_->audit(); }
+  std::optional<std::vector<float>> hidden(int layer) override { return engine_->hidden(layer); }
+  std::optional<std::vector<float>> kv_row(int layer, int position) override {
+    return engine_->kv_row(layer, position);
+  }
+  std::string settings() const override { return engine_->settings(); }
+  std::optional<std::string> stress(const Stress& stress) override {
+    return engine_->stress(stress);
+  }
+  bool set_timeline(bool on) override { return engine_->set_timeline(on); }
+  Timeline timeline() override { return engine_->timeline(); }
+  bool skip_to(int position) override { return engine_->skip_to(position); }
+
+ private:
+  const std::unique_ptr<Engine> engine_;
 };
 
 }  // namespace mkbench

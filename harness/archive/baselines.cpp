@@ -20,9 +20,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kMostBytes = size_t{1} << 30;  // of a report, as its reader takes it
+constexpr size_t kMostBytes = size_t{1} << 30;  // largest report.json, as in read_report()
 
-// The names that there are, for a message.
+// The names of the saved baselines, for a message.
 std::string known_names(const fs::path& folder) {
   std::vector<std::string> names;
   std::error_code error;
@@ -91,7 +91,7 @@ std::optional<VersionGate> RunBaselines::gate(const Report& report, const fs::pa
   return result;
 }
 
-// Standard output holds one document: only Markdown goes on.
+// Standard output holds one document, so the result is added to it only where that is Markdown.
 void RunBaselines::print(const VersionGate& gate) const {
   std::FILE* out = on_stdout_ ? stdout : stderr;
   fmt::print(out, "\n{}", render_gate(gate));

@@ -1,5 +1,5 @@
-// What a run is held against when it has ended: a report that a user keeps under a name, or, of two
-// builds that it has timed, the first one.
+// What a finished run is compared with: a report that a user saved under a name or, for
+// `mkbench compare`, the first of its two builds.
 #pragma once
 
 #include <filesystem>
@@ -17,7 +17,7 @@ namespace mkbench {
 // `flag`, where neither XDG_DATA_HOME nor HOME is set.
 std::filesystem::path baseline_file(const std::string& flag, const std::string& name);
 
-// What a run is held against, and under which name its report is kept.
+// The baseline to compare a run with, and the name under which to save its report.
 struct BaselineSettings : GateLimits {
   std::string baseline, save_baseline;  // names; empty: none
 };
@@ -25,21 +25,21 @@ struct BaselineSettings : GateLimits {
 // --baseline and --save-baseline of a run, and the builds of `mkbench compare`.
 class RunBaselines {
  public:
-  // Reads the report of --baseline. `builds`: the two that are compared, or none; `on_stdout`: whether
-  // the result is printed there, not on stderr. Throws Error(kBadInput) where there is no baseline of
+  // Reads the report of --baseline. `builds`: the two builds to compare, or empty; `on_stdout`:
+  // print the result on stdout, not on stderr. Throws Error(kBadInput) if there is no baseline of
   // that name, and what baseline_file() and read_sound_report() throw.
   RunBaselines(const BaselineSettings& settings, const std::vector<std::string>& builds,
                bool on_stdout);
 
-  // Throws Error(kBadInput) where such a run could not be compared with the baseline, or where
-  // --max-regress is below the margin; not where the run compares nothing.
+  // Throws Error(kBadInput) if the planned run could not be compared with the baseline, or if
+  // --max-regress is below the margin; does nothing if the run compares nothing.
   // `known` has environment and calibration of the run, `options` is its meta.options.
   void check_plan(const Report& known, const nlohmann::json& options,
                   const std::vector<CaseJob>& jobs) const;
 
-  // Ends a run whose files are written: compares it, prints the result and writes it into the folder
-  // (gate.json, gate.md, gate-junit.xml), and keeps the report where both passed. `status` is the
-  // run's exit code; returns the worst one. `say` prints a line for a person.
+  // Ends a run whose files are written: compares it, prints the result and writes it into the
+  // folder (gate.json, gate.md, gate-junit.xml), and saves the report if run and comparison passed.
+  // `status`: exit code of the run; returns the worst exit code. `say` prints a line for a person.
   using Say = std::function<void(const std::string&)>;
   int conclude(const Report& report, const std::filesystem::path& folder, int status,
                const Say& say) const;

@@ -29,13 +29,13 @@ RatioIntervals paired_intervals(const EngineReport& base, const EngineReport& he
                                 double confidence) {
   const std::vector<PairedBlocks> blocks = paired_blocks(base.samples, head.samples);
   const auto at = [&](double level) { return ratio_of(paired_speedup(blocks, level, {})); };
-  // One process has an interval of its blocks, which says nothing of another process.
+  // With one process the interval covers its own blocks and says nothing about another process.
   RatioIntervals found{at(confidence), at(std::max(confidence, kRegressionConfidence))};
   if (found.usual.base_processes < 2) found.usual.ci = found.strict.ci = {};
   return found;
 }
 
-// The name of HEAD's engine that is compared with BASE's `engine`; empty where `engine` is not BASE's.
+// The name of HEAD's engine to compare with `engine`; empty if `engine` is not one of BASE's.
 std::string partner_of(const std::string& engine, const std::string& base,
                        const std::string& head) {
   if (is_file_engine(base)) return engine == base ? head : "";
@@ -92,7 +92,7 @@ VersionGate gate_builds(const Report& report, const std::string& base, const std
   VersionGate gate;
   gate.base = side_of(report, base);
   gate.head = side_of(report, head);
-  // The report's commit is that of the mkbench that timed them.
+  // The report's commit belongs to the mkbench that timed the builds, not to the builds.
   gate.base.git_sha.clear();
   gate.head.git_sha.clear();
   const SpeedMargin margin = recorded_margin(report.calibration);

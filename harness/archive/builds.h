@@ -1,4 +1,4 @@
-// Two builds of one engine in one run: what `mkbench compare` times, and what it says of them.
+// Two builds of one engine in one run: what `mkbench compare` times, and how it judges them.
 #pragma once
 
 #include <string>
@@ -8,11 +8,11 @@
 namespace mkbench {
 
 // The file of an engine of mkbench, by its resolved name, in a build folder: BUILD/engines/NAME.so.
-// Throws Error(kBadInput) where it is not there.
+// Throws Error(kBadInput) if the file is missing.
 std::string exported_engine(const std::string& build, const std::string& name);
 
-// As gate_versions(), for two engines that were timed in the same blocks of one report: nothing else
-// tells them apart, so the ratios are paired and there is no control. `base` and `head` are two build
+// Like gate_versions(), for two engines timed in the same blocks of one report: the machine was the
+// same for both, so the ratios are paired and there is no control. `base` and `head` are two build
 // folders, whose engines are compared by name, or the files of two engines.
 VersionGate gate_builds(const Report& report, const std::string& base, const std::string& head,
                         const GateLimits& limits);

@@ -152,8 +152,8 @@ nlohmann::json clock_report(const FoundClock& found, int processes) {
 
 namespace {
 
-// The rows of A/A comparisons that `clock` holds, with `processes` of the row that its half-width is
-// of; none in a report of a machine without calibration, or from before rows stood there.
+// The A/A rows that `clock` holds, and the process count of the row that gave its half-width. Empty
+// without a calibration, and for older reports, which have no rows.
 Calibration recorded_copies(const nlohmann::json& clock) {
   Calibration copies;
   const auto rows = clock.find("rows");

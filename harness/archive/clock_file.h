@@ -1,5 +1,5 @@
-// The calibration of this machine's clock, which `mkbench selftest --timing --calibrate` writes to a
-// file of the user's and later runs read.
+// The calibration of this machine's clock, which `mkbench selftest --timing --calibrate` writes to
+// the user's data folder and later runs read.
 #pragma once
 
 #include <filesystem>
@@ -18,7 +18,7 @@ struct ClockMachine {
   std::string device, uuid, driver;
 };
 
-// `environment`: of a report.
+// `environment`: that part of a report.
 ClockMachine clock_machine(const nlohmann::json& environment, bool cuda);
 
 struct ClockCalibration : Calibration {
@@ -26,8 +26,8 @@ struct ClockCalibration : Calibration {
   std::string date;  // "2026-11-23T10:00:00Z"
   ClockMachine machine;
   std::string build;   // build_id() of the mkbench that measured
-  std::string engine;  // that was measured
-  // A/A runs end to end; those of them whose interval does not hold 1, and those with a verdict
+  std::string engine;  // the engine that was measured
+  // End-to-end A/A runs; how many of them had an interval without 1, and how many the verdict
   // FASTER or SLOWER.
   int live = 0, live_excluding_one = 0, live_faster_or_slower = 0;
 };
@@ -61,23 +61,23 @@ std::filesystem::path write_clock(const ClockCalibration& calibration);
 struct FoundClock {
   std::optional<ClockCalibration> calibration;
   std::string reason;    // why there is none
-  bool damaged = false;  // there is a file, and it is not used
+  bool damaged = false;  // there is a file, but it was rejected
 };
 
-// Reads the file of this machine. A file that is damaged, or of another card or driver, is not used,
-// and the reason names it. Never throws.
+// Reads the file of this machine. A file that is damaged, or of another card or driver, is not
+// used, and the reason names it. Never throws.
 FoundClock find_clock(const ClockMachine& machine);
 
-// The margin of comparisons of so many processes of each engine.
+// The margin of comparisons with `processes` processes of each engine.
 SpeedMargin clock_margin(const FoundClock& found, int processes);
 
-// `calibration.clock` of a report: half_width, margin and source of such comparisons, the power of
-// their row, the A/A counts of all rows, and what was measured when; without a calibration margin and source, and the reason why a
-// file is not used.
+// `calibration.clock` of a report: margin, half_width and source for comparisons with `processes`
+// processes, the power of their row, the A/A counts of all rows, and what was measured when.
+// Without a calibration: margin and source, and the reason why a file is not used.
 nlohmann::json clock_report(const FoundClock& found, int processes);
 
-// The margin that such a `calibration` of a report stands for, with its half-width and the processes
-// that are too few computed from the rows; of one without `clock`, that of no calibration. Throws
+// The margin that a report's `calibration` records; half-width and least number of processes are
+// computed from its rows. Without `clock`: the margin of a machine without calibration. Throws
 // Error(kBadInput) that names the field for rows that cannot be read.
 SpeedMargin recorded_margin(const nlohmann::json& calibration);
 

@@ -20,7 +20,7 @@ CaseCollector::CaseCollector(const CaseJob& job) {
   report_.resident = job.one_at_a_time ? "one" : "all";
   report_.ceiling.reason = job.no_ceiling;
   for (const CaseEngine& engine : job.engines) {
-    if (job.only && !engine.candidate) continue;  // it is not judged
+    if (job.only && !engine.candidate) continue;  // only candidates are judged
     EngineReport e;
     e.resolved_name = e.flow_name = engine.name;
     e.name = engine.asked.empty() ? engine.name : engine.asked;
@@ -48,6 +48,7 @@ struct CaseCollector::Taker {
   CaseCollector& c;
 
   void operator()(const StageProgress&) const {}
+  void operator()(const MemoryHeld&) const {}
   void operator()(const MemoryStated& m) const {
     c.report_.bytes_needed = m.bytes_needed;
     c.report_.bytes_free = m.bytes_free;
@@ -143,12 +144,12 @@ struct CaseCollector::Taker {
   }
   void operator()(const VerdictGiven& m) const {
     if (m.engine.empty()) return c.end_case(m.verdict, m.reason);
-    // It is not judged: what ends it is no verdict on the case.
+    // The ceiling is not judged: its failure is no verdict on the case.
     if (m.engine == kCeilingName) c.report_.ceiling.reason = m.reason;
     EngineReport* e = c.engine(m.engine);
     if (e == nullptr) return;
     e->verdict = m.verdict;
-    // The last verdict is what was proven; the reason of an earlier failure stands behind it.
+    // The last verdict counts, and its reason comes before those of earlier failures.
     if (!m.reason.empty()) e->reasons.insert(e->reasons.begin(), m.reason);
   }
   void operator()(const CaseInterrupted&) const { c.interrupted_ = true; }

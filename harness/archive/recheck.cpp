@@ -21,7 +21,7 @@ namespace {
 
 using nlohmann::json;
 
-// The job of a timed case, as far as its name and its prompt depend on it.
+// The parts of a timed case's job on which its name and its prompt depend.
 CaseJob job_of(const CaseReport& c, const CaseSettings& settings, const json& meta) {
   CaseJob job;
   job.model = c.model;
@@ -34,7 +34,7 @@ CaseJob job_of(const CaseReport& c, const CaseSettings& settings, const json& me
   return job;
 }
 
-// One sample by itself.
+// Checks one sample against its engine and its case.
 void recheck_sample(const CaseReport& c, const EngineReport& e, const Sample& s,
                     const std::string& path, Differences& d) {
   const Sample& first = e.samples.empty() ? e.dropped_samples.front() : e.samples.front();
@@ -60,7 +60,7 @@ void recheck_sample(const CaseReport& c, const EngineReport& e, const Sample& s,
           prefill ? "a time over 0 and within host_ms" : "0: not a prefill test");
 }
 
-// A sample that stands, or that was dropped because of the card.
+// Checks `dropped_for`: empty in a sample that counts, else the card's state or kOtherEngine.
 void recheck_dropped(const Sample& s, bool dropped, const std::string& path, Differences& d) {
   const std::string at = path + ".dropped_for";
   if (!dropped) {
@@ -76,22 +76,22 @@ void recheck_dropped(const Sample& s, bool dropped, const std::string& path, Dif
           throttled ? s.card->throttled : std::string("a reason that the sample's card shows"));
 }
 
-// A sample of the ceiling: whole passes over the case's steps, which were taken to be sound.
+// Checks a sample of the ceiling: whole passes over the case's steps, never judged.
 void recheck_ceiling_sample(const CaseReport& c, const Sample& s, const std::string& path,
                             Differences& d) {
   d.holds(s.engine == c.ceiling.resolved_name, path + ".engine", s.engine,
           c.ceiling.resolved_name + ", the engine that holds the sample");
-  d.holds(s.valid && s.invalid_reason.empty(), path + ".valid", s.valid, "true: nothing is judged");
+  d.holds(s.valid && s.invalid_reason.empty(), path + ".valid", s.valid, "true: never judged");
   d.holds(c.n_gen > 0 && s.tokens > 0 && s.tokens % c.n_gen == 0, path + ".tokens", s.tokens,
           fmt::format("a multiple of the {} steps of the case", c.n_gen));
   d.holds(s.receipts_checked == 0 && s.receipts_wrong == 0, path + ".receipts_checked",
-          s.receipts_checked, "0: it has no ids, and none is wrong");
+          s.receipts_checked, "0: the ceiling has no ids");
   d.holds(s.prefill_ms == 0, path + ".prefill_ms", s.prefill_ms, "0: not a prefill test");
 }
 
-// An engine has a clock in all of its samples or in none. Valid samples agree with the overhead;
-// where it was measured again in later blocks, a clock inside the call still shows no more than the
-// clock around it.
+// An engine has a clock in all of its samples or in none. In valid samples the clocks differ by no
+// more than the overhead; if that was measured several times, the clocks inside the call at least
+// show no more than host_ms.
 void recheck_clocks(const EngineReport& e, const std::string& path, Differences& d) {
   const ClockOverhead overhead = e.clock_overhead.value_or(ClockOverhead{});
   const bool measured_once = overhead.runs == kOverheadRuns && e.timed_processes.size() <= 1;
@@ -128,8 +128,7 @@ struct PlacedSample {
   double end_ms() const { return sample->start_ms + sample->times.host_ms; }
 };
 
-// All samples of a case in the order in which they began; in that of blocks and places where two
-// began at once.
+// All samples of a case, sorted by start time; equal start times by block and place.
 std::vector<PlacedSample> samples_of(const CaseReport& c, const std::string& path) {
   std::vector<PlacedSample> all;
   const auto add = [&](const std::vector<Sample>& samples, const std::string& of, const char* list,
@@ -161,14 +160,14 @@ std::map<int, int> runs_of_blocks(const CaseReport& c) {
   return runs;
 }
 
-// No sample begins before the one before it has ended. Blocks follow each other, each with its
-// engines in the order of their places, in processes that follow each other; a block that was dropped
-// is run again later. The first runs of a block have the block's late id.
+// Checks that samples do not overlap, that blocks, places within a block and processes ascend,
+// apart from dropped blocks, which are run again later, and that all samples of one run of a block
+// have the same late id, repeats aside.
 void recheck_sequence(const CaseReport& c, const std::vector<PlacedSample>& samples,
                       Differences& d) {
   const std::map<int, int> most_runs = runs_of_blocks(c);
   std::map<int, int> runs;
-  std::map<int, int32_t> late_ids;  // of the present run of each block
+  std::map<int, int32_t> late_ids;  // in the current run of each block
   for (size_t i = 0; i < samples.size(); ++i) {
     const PlacedSample& one = samples[i];
     const PlacedSample* before = i > 0 ? &samples[i - 1] : nullptr;
@@ -178,7 +177,7 @@ void recheck_sequence(const CaseReport& c, const std::vector<PlacedSample>& samp
       d.holds(s.start_ms >= before->end_ms() * (1 - 1e-9), start, s.start_ms,
               fmt::format("at least {}, where {} ends", before->end_ms(), before->path));
       d.holds(s.process >= before->sample->process, one.path + ".process", s.process,
-              fmt::format("at least {}, that of {}", before->sample->process, before->path));
+              fmt::format("at least {}, the process of {}", before->sample->process, before->path));
     }
     const bool goes_on =
         before != nullptr && before->block() == s.block && before->sample->order < s.order;
@@ -188,7 +187,7 @@ void recheck_sequence(const CaseReport& c, const std::vector<PlacedSample>& samp
       const int most = dropped == most_runs.end() ? 1 : dropped->second;
       const bool in_turn = run > 1 ? run <= most : s.block + 1 == std::ssize(runs);
       d.holds(in_turn, start, s.start_ms,
-              before == nullptr ? fmt::format("that of block 0, not of block {}", s.block)
+              before == nullptr ? fmt::format("the start of block 0, not of block {}", s.block)
                                 : fmt::format("an order of blocks in which {} follows {}", one.path,
                                               before->path));
       late_ids.erase(s.block);
@@ -201,13 +200,13 @@ void recheck_sequence(const CaseReport& c, const std::vector<PlacedSample>& samp
   }
 }
 
-// Samples of one engine, as orders of blocks place them.
+// Samples of one engine, to be compared with the block orders.
 struct Placed {
-  size_t number;  // of the engine in the case; the ceiling stands last
+  size_t number;  // the engine's index in the case; the ceiling comes last
   std::string path;
   const std::vector<Sample>* samples;
   const std::vector<Sample>* dropped;  // null: the ceiling keeps none
-  std::set<int> dropped_alone;         // blocks that were dropped, and not run to their end again
+  std::set<int> dropped_alone;         // dropped blocks without a later complete run
 };
 
 std::vector<Placed> placed_engines(const CaseReport& c, const std::string& path,
@@ -233,8 +232,8 @@ int64_t place_in(const std::vector<int>& order, int engine) {
   return std::find(order.begin(), order.end(), engine) - order.begin();
 }
 
-// What is wrong with the places and blocks of the samples of an engine that is number `place` of the
-// orders.
+// Adds the samples of an engine whose place or block is wrong; `place` is the engine's number in
+// the orders.
 void add_wrong_places(const Placed& engine, int place, const std::vector<std::vector<int>>& orders,
                       std::vector<Difference>& wrong) {
   std::vector<size_t> by_block(engine.samples->size());
@@ -267,8 +266,8 @@ void add_wrong_places(const Placed& engine, int place, const std::vector<std::ve
   }
 }
 
-// The place of each engine in each block. An engine that failed before its first sample has a place
-// and no samples, so that each set of such engines is tried.
+// Checks the place of each engine in each block. An engine that failed before its first sample may
+// have had a place, so every subset of such engines is tried.
 void recheck_order(const CaseReport& c, const std::string& path, const CaseSettings& settings,
                    Differences& d) {
   const std::vector<Placed> sampled = placed_engines(c, path, true),
@@ -303,7 +302,7 @@ void recheck_order(const CaseReport& c, const std::string& path, const CaseSetti
   for (const Difference& one : first) d.holds(false, one.path, one.found, one.recomputed);
 }
 
-// The text of the first sample, by the tokens' texts in the report: the tokenizer need not be here.
+// Checks the text of the first sample by the token texts in the report, without the tokenizer.
 void recheck_text(const CaseReport& c, const std::string& path, const ModelRow* row,
                   const std::vector<PlacedSample>& samples, Differences& d) {
   const auto first = std::find_if(samples.begin(), samples.end(),
@@ -320,7 +319,7 @@ void recheck_text(const CaseReport& c, const std::string& path, const ModelRow* 
   }
 }
 
-// How many prompts of a live reference have a closed form follows from the seed.
+// Checks how many prompts of a live reference have a closed form, which follows from the seed.
 void recheck_live(const CaseReport& c, const std::string& path, const ModelRow& row, CaseJob job,
                   const CaseSettings& settings, Differences& d) {
   if (c.live_check.empty()) return;
@@ -332,7 +331,7 @@ void recheck_live(const CaseReport& c, const std::string& path, const ModelRow& 
          is_analytic(&row) ? live_check_text(live, parity_lagset(row), row.shape.vocab) : "");
 }
 
-// The timed prompt follows from its seed, and on analytic weights the ids that must come after it.
+// Checks the timed prompt, which follows from its seed, and on analytic weights the ids after it.
 void recheck_prompt(const CaseReport& c, const std::string& path, const CaseJob& job,
                     const ModelShape& shape, const std::vector<PlacedSample>& samples,
                     Differences& d) {

@@ -21,7 +21,7 @@ std::string check_path(const ParityReport& p, const std::string& path, Check che
   return item(path, "checks", static_cast<size_t>(find_check(p, check) - p.checks.data()));
 }
 
-// Checks that are numbers: limit of the class, and failed where the value is above the limit.
+// Numeric checks: the precision class gives the limit, and a value above it has failed.
 void recheck_limits(const ParityReport& p, const std::string& path, int schema_minor,
                     Differences& d) {
   std::optional<RatioLimits> limits;
@@ -49,12 +49,12 @@ void recheck_limits(const ParityReport& p, const std::string& path, int schema_m
   if (rms == nullptr || !rms->value) return;
   d.same(path + ".r_rms", json(p.r_rms.value_or(-1)), *rms->value);
   if (rms->limit) d.same(path + ".r_rms_limit", p.r_rms_limit, *rms->limit);
-  // Reports of several references are joined, and not each of them has a ratchet.
+  // A report joined from several references may have a ratchet for only some of them.
   const CheckResult* ratchet = applied(p, Check::kRatchet);
   if (ratchet == nullptr || !ratchet->value || p.reference.find(", ") != std::string::npos) return;
   const std::string at = check_path(p, path, Check::kRatchet);
   d.same(at + ".value", *ratchet->value, *rms->value);
-  // It fails by any of the four ratios; the committed values of the other three are not in the report.
+  // Any of four ratios can fail the ratchet, but the report holds only R_rms's committed value.
   if (ratchet->limit && *ratchet->value > *ratchet->limit)
     d.same(at + ".status", enum_text(ratchet->status), enum_text(CheckStatus::kFailed));
   const bool told = ratchet->detail.find("R_") != std::string::npos;
@@ -62,7 +62,7 @@ void recheck_limits(const ParityReport& p, const std::string& path, int schema_m
           enum_text(ratchet->status), "passed: no detail names a ratio over its committed value");
 }
 
-// A check that does not apply says why and has no limit; a ratio that passed has one.
+// A check that does not apply has a reason and no limit; a ratio check that applies has a limit.
 void recheck_statuses(const ParityReport& p, const std::string& path, Differences& d) {
   for (size_t i = 0; i < p.checks.size(); ++i) {
     const CheckResult& r = p.checks[i];
@@ -79,7 +79,7 @@ void recheck_statuses(const ParityReport& p, const std::string& path, Difference
   }
 }
 
-// Counts of an engine that passed against a reference with logits, from the rows of the table.
+// Recounts the table's rows of an engine that passed against a reference with logits.
 void recheck_counts(const ParityReport& p, const std::string& path, Differences& d) {
   int prompts = 0, strict = 0, flips = 0;
   for (size_t i = 0; i < p.rows.size(); ++i) {
@@ -132,12 +132,12 @@ void recheck_parity(const CaseReport& c, const EngineReport& e, const std::strin
   differences.holds(p.verdict != Verdict::kIncomplete || failed == 0, at + ".verdict",
                     enum_text(p.verdict), "a failure: a check has failed");
   differences.holds(passed || !p.reason.empty(), at + ".verdict", enum_text(p.verdict),
-                    "PASS: no reason is told");
+                    "PASS: there is no reason");
   differences.holds(passed || !times_allowed(e.verdict), path + ".verdict", enum_text(e.verdict),
                     "no pass: parity has not passed");
   if (!passed && p.verdict != Verdict::kIncomplete) {
-    // A judge that fails its own gate makes the reference invalid; an interrupt may come between the
-    // two verdicts.
+    // A judge that fails its own gate makes the reference invalid; an interrupt may come between
+    // the two verdicts.
     const bool is_judge = e.role == "baseline" && e.verdict == Verdict::kInvalidReference;
     const bool stopped = e.verdict == Verdict::kSkipped || e.verdict == Verdict::kNotJudged;
     differences.holds(is_judge || stopped || e.verdict == p.verdict, at + ".verdict",
@@ -149,7 +149,7 @@ void recheck_parity(const CaseReport& c, const EngineReport& e, const std::strin
         enum_text(is_live_reference(c.reference) ? Verdict::kPassLive : Verdict::kPass));
   }
   differences.holds(p.verdict != Verdict::kPassLive, at + ".verdict", enum_text(p.verdict),
-                    "PASS: live is said of the engine");
+                    "PASS: only an engine's verdict is PASS_LIVE");
   recheck_statuses(p, at, differences);
   recheck_limits(p, at, schema_minor, differences);
   // References of published ids have no margins, and so no flip cap.

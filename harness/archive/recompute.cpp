@@ -23,7 +23,7 @@ using nlohmann::json;
 constexpr double kRounding = 1e-12;
 constexpr size_t kLongestLine = 1000;
 
-// What `verify` cannot compute again from a report before the minor version `before`.
+// A field that `verify` cannot recompute in reports older than the minor version `before`.
 struct FormerRule {
   int before;
   std::string_view path;
@@ -64,7 +64,7 @@ std::string member_path(const std::string& path, const std::string& name) {
   return path.empty() ? name : path + "." + name;
 }
 
-// A member of a free object of the report; null where there is none.
+// A member of a free-form object of the report; null if absent.
 json member(const json& object, const char* name) {
   return object.is_object() ? object.value(name, json()) : json();
 }
@@ -75,7 +75,7 @@ std::string shown_or_nothing(const json& object, const std::string& name) {
   return object.contains(name) ? json_fields::shown(object[name]) : "nothing";
 }
 
-// Leaves of `found` that are not null and not the same in `blank`.
+// Counts the leaves of `found` that are not null and differ from `blank`.
 int64_t changed_leaves(const json& found, const json& blank) {
   int64_t count = 0;
   if (found.is_object() || found.is_array()) {
@@ -90,8 +90,8 @@ int64_t changed_leaves(const json& found, const json& blank) {
   return !found.is_null() && found != blank ? 1 : 0;
 }
 
-// Leaves out of `written` what no field list names, and out of `computed` what an older report did not
-// have yet.
+// Removes from `written` the fields that no field list names and, if the report is older, from
+// `computed` the fields that it did not have yet.
 void keep_shared(json& written, json& computed, bool older) {
   if (written.is_array() && computed.is_array()) {
     for (size_t i = 0; i < std::min(written.size(), computed.size()); ++i)
@@ -118,7 +118,7 @@ struct Aggregation {
   }
 };
 
-// Judged parity holds its table; a case that took an earlier one's verdict over holds none.
+// The parity report of the earlier case whose verdict `e` took over: only that one has the table.
 const ParityReport* judged_before(const Report& report, size_t case_index, const EngineReport& e) {
   for (size_t i = 0; i < case_index; ++i) {
     const CaseReport& earlier = report.cases[i];
@@ -173,8 +173,8 @@ Report blank_of(const Report& found, const Aggregation& aggregation) {
   return blank;
 }
 
-// aggregate() sharpens the verdict that the run gave; the file holds the result. The verdict to
-// start from is the recorded one, or a pass, with the last reason added since.
+// aggregate() may turn the run's verdict into a worse one, and the file holds only the result. The
+// verdict to start from is the recorded one or, if aggregate() added the last reason, a pass.
 void choose_start(const CaseReport& found, const CaseReport& blank, size_t index,
                   const Aggregation& aggregation, EngineReport& e) {
   const EngineReport& wanted = found.engines[index];
@@ -213,8 +213,8 @@ std::vector<std::string> without(const std::vector<std::string>& all,
   return rest;
 }
 
-// A case that ended before its engines were judged has a reason and a verdict of its own. All other
-// reasons, and the verdicts of cases without one, follow from the engines.
+// A case that ended before its engines were judged has its own reason and verdict. All other
+// reasons and verdicts of cases follow from the engines.
 void keep_own_reasons(const Report& found, Report& again) {
   Report derived = again;
   conclude(derived);
@@ -227,7 +227,7 @@ void keep_own_reasons(const Report& found, Report& again) {
   again.reasons = without(found.reasons, derived.reasons);
 }
 
-// Margin and half-width follow from the rows of A/A comparisons, and the pin rate is that of the card.
+// Margin and half-width must follow from the A/A rows, and the pin rate must equal the card's.
 void recheck_calibration(const Report& found, const SpeedMargin& margin, Differences& d) {
   const json clock = member(found.calibration, "clock");
   if (clock.is_object()) {
@@ -373,7 +373,7 @@ void recompute(const Report& found, const json& as_written, Differences& differe
 }
 
 void recheck_seal(const json& as_written, Differences& differences) {
-  if (!as_written.contains("seal")) return;  // read_report() wants one where the version has it
+  if (!as_written.contains("seal")) return;  // read_report() requires it since 1.6
   const json& found = as_written.at("seal");
   const json seal = seal_of(as_written);
   for (const auto& [part, hash] : seal.items()) {

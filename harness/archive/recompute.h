@@ -14,7 +14,7 @@
 
 namespace mkbench {
 
-// A value of a report that is not what the rest of the report gives.
+// A value of a report that differs from the one computed from the rest of the report.
 struct Difference {
   std::string path, found, recomputed;
 };
@@ -22,8 +22,8 @@ struct Difference {
 // Differences found so far, and how many values were compared.
 class Differences {
  public:
-  // For a report of an older minor version of the schema: fields whose rule has changed since, or whose
-  // inputs it does not hold, are left out (kFormerRules in recompute.cpp).
+  // For a report of an older minor version of the schema: fields whose rule has changed since, or
+  // whose inputs it does not hold, are left out (kFormerRules in recompute.cpp).
   void read_as(int schema_minor) { schema_minor_ = schema_minor; }
   // Compares two values, item by item, and counts them as one. Numbers are equal to 12 digits,
   // because another machine's exp() and log() may round the last one differently.
@@ -35,7 +35,7 @@ class Differences {
 
   const std::vector<Difference>& all() const { return all_; }
   int64_t figures() const { return figures_; }
-  // Those fields, "cases[].comparisons".
+  // The fields that read_as() leaves out, such as "cases[].comparisons".
   const std::set<std::string>& left_out() const { return left_out_; }
 
  private:
@@ -54,8 +54,8 @@ class Differences {
 // Error(kBadInput) naming the option.
 CaseSettings recorded_settings(const nlohmann::json& meta);
 
-// Fills in what a token of the case must read, by the device and the calibration of `report`; `shape`
-// is absent where the weights were not loaded.
+// Sets c.memory, the bytes that a token must read and the least time for them, from device and
+// calibration of `report`; does nothing without `shape` (weights not loaded).
 void set_memory(const Report& report, const std::optional<ModelShape>& shape, CaseReport& c);
 
 // "path.list[i]".
@@ -67,15 +67,15 @@ inline std::string item(const std::string& path, const char* list, size_t i) {
 // Throws Error(kBadInput) where meta.options cannot be read.
 void recompute(const Report& found, const nlohmann::json& as_written, Differences& differences);
 
-// Compares what inputs of a case say of each other: receipts with ids, samples with axes and the
-// order of the blocks, checks of parity with their values and rows, ids with the closed form.
+// Cross-checks the inputs of a case: receipts with ids, samples with axes and the order of the
+// blocks, checks of parity with their values and rows, ids with the closed form.
 void recheck_samples(const CaseReport& c, const std::string& path, const CaseSettings& settings,
                      const nlohmann::json& meta, Differences& differences);
 void recheck_parity(const CaseReport& c, const EngineReport& e, const std::string& path,
                     int schema_minor, Differences& differences);
 
-// Compares the report's seal with the values that it stands over, which finds an edit of a value
-// from which nothing follows.
+// Compares the report's seal with the values that it covers. This also finds an edit of a value on
+// which no other value depends.
 void recheck_seal(const nlohmann::json& as_written, Differences& differences);
 
 // read_report(), recompute() and recheck_seal() of a file; every message names it.

@@ -12,30 +12,30 @@
 
 namespace mkbench {
 
-// What the report of a run says of its build, its engines' files and its card, compared by name when
-// the run goes on.
+// A run's command, build and hashes of its engines' files, for the report's meta; compared by name
+// when the run is resumed.
 nlohmann::json describe_identity(const std::string& command,
                                  const std::vector<std::string>& engines);
 
 class Resumption {
  public:
-  // Reads the report of --resume; `out`: --out. Throws Error(kBadInput) for a folder without one, and
-  // where the command or the build is not the interrupted run's; Error(kIntegrity) where the report
-  // does not hold what its samples give.
+  // Reads the report of --resume; `out`: --out. Throws Error(kBadInput) for a folder without report
+  // and if command or build differ from the interrupted run's; Error(kIntegrity) if the report's
+  // values do not follow from its samples.
   Resumption(const std::string& folder, const std::string& out, const std::string& command);
 
-  // The run had ended by itself.
+  // True if the run ended without an interrupt.
   bool finished() const { return !before_.interrupted; }
   const Report& before() const { return before_; }
-  // Throws Error(kBadInput) where the file of an engine is not the interrupted run's.
+  // Throws Error(kBadInput) if an engine's file differs from the interrupted run's.
   void check_files(const std::vector<std::string>& engines) const;
-  // Throws Error(kBadInput): `what` is not as in the interrupted run.
+  // Throws Error(kBadInput): `what` differs from the interrupted run.
   [[noreturn]] void refuse(const std::string& what, const std::string& found,
                            const std::string& wanted) const;
 
-  // Throws Error(kBadInput) naming what of the machine, or of the weights that finished cases loaded,
-  // is not the interrupted run's. `load` gives the sha256 of a job's weights; weights that mkbench
-  // makes in memory follow from the build.
+  // Throws Error(kBadInput) naming the part of the machine, or the weights of a finished case, that
+  // differ from the interrupted run's. `load` gives the sha256 of a job's weights; weights that
+  // mkbench makes in memory follow from the build and are not compared.
   using LoadWeights = std::function<std::string(const CaseJob& job, int depth)>;
   void check_same(const nlohmann::json& environment, const std::vector<CaseJob>& jobs,
                   const LoadWeights& load) const;
@@ -47,10 +47,10 @@ class Resumption {
 
   // The report's folder, or --out.
   std::filesystem::path output_folder() const;
-  // What meta.resumed says of this resumption.
+  // meta.resumed with an entry for this resumption.
   nlohmann::json describe(int taken_over) const;
-  // Keeps the interrupted report under its new name, beside the one that replaces it; with --out,
-  // copies what reasons name: tracebacks. Throws Error(kRuntime).
+  // Keeps the interrupted report under a new name, beside the one that replaces it; with --out,
+  // copies the files that its reasons name (tracebacks, hangs). Throws Error(kRuntime).
   void keep_old(const std::filesystem::path& folder) const;
 
  private:
@@ -61,7 +61,7 @@ class Resumption {
   std::filesystem::path folder_;
   Report before_;
   std::string out_;
-  std::string kept_name_;  // of the old report.json: report.1.json
+  std::string kept_name_;  // new name of the old report.json: report.1.json
 };
 
 }  // namespace mkbench

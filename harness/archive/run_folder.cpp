@@ -12,7 +12,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Returns the file's name.
+// Writes a new file and returns its name.
 std::string write_traceback(const fs::path& folder, const std::string& engine,
                             const std::string& traceback) {
   const std::string stem = "traceback-" + fs::path(engine).stem().string();

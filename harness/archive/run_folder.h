@@ -16,7 +16,7 @@ std::string utc_now(const char* format);
 
 // Makes the report's folder before anything is measured, so that a run of minutes does not end
 // without a place for its results.
-// Throws Error(kBadInput) for a folder that holds something; the message begins with `asked_by`.
+// Throws Error(kBadInput) if the folder is not empty; the message begins with `asked_by`.
 std::filesystem::path make_output_folder(const std::string& asked,
                                          const std::string& asked_by = "--out");
 

@@ -35,8 +35,8 @@ bool failed_alone(const CaseReport& c) {
   return !times_allowed(c.verdict) && c.verdict != Verdict::kSkipped && c.engines.empty();
 }
 
-// A case of BASE that HEAD does not have. Where HEAD has one case of the model that BASE does not
-// have either, their axes differ.
+// Reports a case that only BASE has; if exactly one case of its model is only in HEAD, names the
+// differing axes.
 void tell_missing_case(const CaseReport& c, const Report& base, const Report& head,
                        std::vector<std::string>& all) {
   std::vector<const CaseReport*> others;

@@ -15,21 +15,21 @@
 namespace mkbench {
 namespace {
 
-// Samples of an engine that a change of the machine hits as it hits the others.
+// Samples of an engine that a change of the machine affects as much as the others.
 struct Control {
   std::string name;    // empty: there is none
-  std::string unlike;  // why its two times are not of the same work; empty where they are
+  std::string unlike;  // why it did different work in the two reports; empty if it did not
   const std::vector<Sample>*base = nullptr, *head = nullptr;
 };
 
-// On a GPU a baseline that the host binds tells nothing of the card, the ceiling does.
+// On a GPU only the ceiling is a control: a host-bound baseline does not show the card's speed.
 Control control_of(const CaseReport& base, const CaseReport& head, bool cuda) {
   if (base.ceiling.ms_per_tok && head.ceiling.ms_per_tok) {
     const std::string &before = base.ceiling.settings, &after = head.ceiling.settings;
     std::string unlike;
     if (!alike_patterns(before, after)) {
       unlike = fmt::format(
-          "the ceiling tells nothing of the machine, because it read in two ways: "
+          "the ceiling does not show changes of the machine, because it read in two ways: "
           "BASE {}; HEAD {}",
           before, after);
     }
@@ -43,7 +43,7 @@ Control control_of(const CaseReport& base, const CaseReport& head, bool cuda) {
   return {};
 }
 
-// Why times of these two say nothing, whatever their interval is; empty where they do.
+// Why these two times are inconclusive whatever their interval; empty if they are usable.
 std::string doubt_of(const EngineReport& base, const EngineReport& head, const TimeRatio& ratio,
                      const VersionGate& gate) {
   if (!ratio.ci) {
@@ -83,7 +83,7 @@ void compare_times(const EngineReport& base, const EngineReport& head, const Con
   const RatioIntervals ratio = ratio_intervals(times_by_process(base.samples),
                                                times_by_process(head.samples), gate.confidence);
   set_ratio(ratio.usual, row);
-  row.relative.reason = "no engine tells a change of the machine";
+  row.relative.reason = "no engine shows changes of the machine";
   if (!gates(base)) {
     row.reason = "a baseline: its time decides nothing";
     return;
@@ -104,14 +104,14 @@ void compare_times(const EngineReport& base, const EngineReport& head, const Con
     row.relative_ci = relative->usual.ci;
   }
   judge_times(base, head, ratio, relative ? &*relative : nullptr, gate, row);
-  // A change of the machine may be all of it.
+  // A change of the machine may account for the whole difference.
   if (row.verdict == Verdict::kRegression && !control.unlike.empty()) {
     row.verdict = Verdict::kInconclusive;
     row.reason += "; " + control.unlike + "; time HEAD again";
   }
 }
 
-// What the ceiling's time says of the machine.
+// Adds the ceiling's row, which shows whether the machine changed.
 void add_ceiling_row(const CaseReport& base, const Control& control, VersionGate& gate) {
   if (control.base != &base.ceiling.samples) return;
   VersionRow row;
@@ -122,7 +122,7 @@ void add_ceiling_row(const CaseReport& base, const Control& control, VersionGate
   row.head_ms = summarize_processes(after, gate.confidence).mean;
   set_ratio(unpaired_ratio(before, after, gate.confidence), row);
   row.relative.reason = row.reason = control.unlike.empty()
-                                         ? "tells a change of the machine; its time decides nothing"
+                                         ? "shows changes of the machine; its time decides nothing"
                                          : control.unlike;
   gate.rows.push_back(std::move(row));
 }
@@ -137,7 +137,7 @@ void add_rows(const CaseReport& base, const CaseReport& head, bool cuda, Version
     if (other == nullptr) {
       row.verdict = head.verdict;
       row.reason = first_reason(head.reasons);
-      row.ratio.reason = row.relative.reason = "HEAD's case ended before it";
+      row.ratio.reason = row.relative.reason = "HEAD's case ended before this engine";
     } else {
       row.head_ms = mean_ms(*other);
       const bool only_judged =
@@ -149,7 +149,7 @@ void add_rows(const CaseReport& base, const CaseReport& head, bool cuda, Version
   }
 }
 
-// What HEAD has and BASE has not: it can fail, and not be slower.
+// Adds rows for engines that only HEAD has: they can fail, but not be slower.
 void add_new_rows(const Report& base, const CaseReport& head, VersionGate& gate) {
   const CaseReport* before = case_like(head, base);
   for (const EngineReport& e : head.engines) {
@@ -210,7 +210,7 @@ void set_ratio(const TimeRatio& ratio, VersionRow& row) {
 }
 
 bool both_have_times(const EngineReport& base, const EngineReport& head, VersionRow& row) {
-  row.ratio.reason = row.relative.reason = "one of both has no time";
+  row.ratio.reason = row.relative.reason = "one of the two has no time";
   if (!times_allowed(head.verdict)) {
     row.verdict = head.verdict;
     row.reason = first_reason(head.reasons);

@@ -12,7 +12,7 @@
 
 namespace mkbench {
 
-// What a gate may be told.
+// Settings of a gate.
 struct GateLimits {
   std::optional<double> max_regress;  // --max-regress; absent: the margin of the calibration
   bool fails_inconclusive = false;    // --fail-on inconclusive
@@ -42,8 +42,8 @@ struct VersionRow {
   int base_processes = 0, head_processes = 0;
   Number ratio;  // HEAD's time over BASE's: TimeRatio
   std::optional<Interval> ci;
-  // The ratio and interval of its time over the control's, by process. The control is an engine that a
-  // change of the machine hits alike: the ceiling, on a CPU the first baseline. Empty: there is none.
+  // Ratio and interval of its time over the control's, by process. The control is an engine that a
+  // change of the machine affects as much: the ceiling, on a CPU the first baseline. Empty: none.
   std::string control;
   Number relative;
   std::optional<Interval> relative_ci;
@@ -80,13 +80,13 @@ struct VersionGate {
   double confidence = 0.95;
   double margin = 0;  // of the calibration; the larger one of both reports
   std::string margin_source;
-  int least_processes = 0;  // SpeedMargin's, of each side; rows say too_few
+  int least_processes = 0;  // of each side (SpeedMargin); below it too_few is the row's reason
   std::string too_few;
   double allowed = 0;  // --max-regress, else the margin
   bool fails_inconclusive = false;
   std::vector<VersionRow> rows;
   Verdict verdict = Verdict::kPass;
-  int exit_code = 0;  // 0 for INCONCLUSIVE where it is not asked to fail
+  int exit_code = 0;  // 0 for INCONCLUSIVE unless fails_inconclusive
   std::vector<std::string> reasons;
 };
 
@@ -118,49 +118,48 @@ struct RatioIntervals {
 };
 RatioIntervals ratio_intervals(const ByProcess& base, const ByProcess& head, double confidence);
 
-// Of an engine's times over those of the control in the same processes.
+// Intervals of an engine's times divided by the control's in the same processes.
 struct RelativeRatio : RatioIntervals {
   bool machine_faster = false;  // the usual interval of the control's own ratio lies below 1
 };
 
-// PASS where the usual interval lies at or below 1 + allowed, REGRESSION where all of the strict one
-// lies above, else INCONCLUSIVE, as without intervals. The machine may have changed, and it is
-// INCONCLUSIVE too, where not all of the relative ratio's usual interval lies above and the other says
-// REGRESSION; where all of its strict one does and the other does not say so; and where the machine
-// became faster, if the relative ratio alone does not pass. The control only has to tell a change of
-// the machine, and scatters itself, so it takes no strict interval to agree. `relative`: null without
-// a control.
+// REGRESSION if the whole strict interval of `ratio` lies above 1 + allowed, PASS if its usual
+// interval lies at or below, else (or without intervals) INCONCLUSIVE. The control, if `relative`
+// is not null, turns three results into INCONCLUSIVE, because the machine may have changed:
+// REGRESSION, unless the whole usual interval of `relative` lies above too; anything else, if the
+// whole strict interval of `relative` lies above; PASS, if the machine became faster and `relative`
+// alone does not pass. The control scatters itself, so a usual interval confirms a REGRESSION.
 Verdict regression_verdict(const RatioIntervals& ratio, const RelativeRatio* relative,
                            double allowed);
 
 // Why two reports cannot be compared, each with the field and what both hold; empty where they can.
-// `machine_differences` looks at device, driver and calibration alone, which a run knows before it
-// measures; `version_differences` at everything.
+// `machine_differences` compares only device, driver and calibration, which are known before a run
+// measures; `version_differences` compares everything.
 std::vector<std::string> machine_differences(const Report& base, const Report& head);
 std::vector<std::string> version_differences(const Report& base, const Report& head);
 
-// Throws Error(kBadInput) with `differences` on one line; returns where there are none.
+// Throws Error(kBadInput) with `differences` on one line, unless there are none.
 void refuse_differences(const std::string& base, const std::string& head,
                         const std::vector<std::string>& differences);
 
-// The margin of comparisons of the two: half-widths depend on the number of processes too, so those of
-// both may differ, and the larger one counts; so does the larger number of least processes.
+// The margin for comparing the two reports: the larger of both margins, which may differ because
+// half-widths depend on the number of processes, and the larger least_processes.
 SpeedMargin version_margin(const Report& base, const Report& head);
 
-// The gate's limit for two reports with such margins. Throws Error(kBadInput) for a max_regress
-// below the margin.
+// The gate's limit: max_regress, else `margin`. Throws Error(kBadInput) for a max_regress below the
+// margin.
 double allowed_regress(const GateLimits& limits, const SpeedMargin& margin);
 
 // Compares every engine of the reports, which the caller has read and recomputed; `base_name` and
-// `head_name` are what the result and messages call them. Throws Error(kBadInput) as the two above.
+// `head_name` name them in result and messages. Throws Error(kBadInput) like the two above.
 VersionGate gate_versions(const Report& base, const std::string& base_name, const Report& head,
                           const std::string& head_name, const GateLimits& limits);
 
 // A table with a row for each engine of each case, and what led to the verdict.
 std::string render_gate(const VersionGate& gate);
 nlohmann::json gate_json(const VersionGate& gate);
-// A suite for each case with a test case for each engine. An INCONCLUSIVE that does not fail, and an
-// engine whose time decides nothing, are skipped.
+// A suite for each case with a test case for each engine. An INCONCLUSIVE that does not fail, and
+// an engine whose time decides nothing, are skipped.
 std::vector<JunitSuite> gate_suites(const VersionGate& gate);
 
 }  // namespace mkbench

@@ -40,8 +40,8 @@ std::vector<std::string> visible_names(const CommandRow& command) {
   bad_usage(fmt::format("unexpected argument '{}' of 'mkbench {}'", extra, command.name));
 }
 
-// Removes the command from the arguments: their first word, where that is no flag. Without such a
-// word the command is the table's first row.
+// Removes the command from the arguments: the first word, unless it is a flag. Then the command is
+// the table's first row.
 const CommandRow& take_command(std::vector<std::string>& args) {
   if (args.empty() || args[0].empty() || args[0][0] == '-') return command_rows().front();
   const std::string word = args[0];
@@ -155,7 +155,7 @@ std::vector<std::string> environment_warnings(const std::vector<std::string>& en
   return warnings;
 }
 
-// CLI11's words for it do not say what to do.
+// Refuses a flag given twice: CLI11's own message does not say what to do.
 void refuse_repeated(const CliApp& cli, const CommandRow& command) {
   for (size_t i = 0; i < cli.handles.size(); ++i) {
     const FlagWords& flag = command.flags[i];

@@ -1,5 +1,5 @@
-// The command line: a command's flags, from which the parser, the environment variables, --help and the
-// report's meta.options come.
+// The command line: a command's flags, from which the parser, the environment variables, --help and
+// the report's meta.options come.
 #pragma once
 
 #include <functional>
@@ -22,12 +22,12 @@ struct OptionValue {
   std::string source;  // "default", "environment", "command line"
 };
 
-// What the settings of every command have.
+// Settings that every command has.
 struct CommandSettings {
   std::string command;                 // its name
   std::vector<std::string> arguments;  // positional arguments
   std::vector<OptionValue> values;     // of every flag of the command, in its order
-  std::string python;                  // of engines in Python, and for doctor; empty: the build's
+  std::string python;                  // for engines in Python and doctor; empty: the build's
   bool in_process = false;
   bool quiet = false;
   bool verbose = false;
@@ -55,8 +55,8 @@ Flag<S> format_flag(std::string S::*field) {
 
 // True if the command line or the environment gives the flag.
 bool was_given(const CommandSettings& settings, std::string_view flag);
-// True if the command line gives the flag. A variable is set for all calls, so a command does not refuse
-// one that does not fit.
+// True if the command line gives the flag. An environment variable holds for all calls, so a
+// command refuses a flag that does not fit only if it was typed.
 bool was_typed(const CommandSettings& settings, std::string_view flag);
 
 // {"n-gen": {"value": "128", "source": "default"}, ...}
@@ -83,8 +83,8 @@ struct CommandRow {
 };
 const std::vector<CommandRow>& command_rows();
 
-// The row of a command with the settings S; every command has talk_flags() besides `flags`. `prepare` may
-// be null: nothing to do.
+// The row of a command with the settings S; every command has talk_flags() besides `flags`.
+// `prepare` may be null: nothing to do.
 template <typename S>
 CommandRow command_row(std::string_view name, std::string_view help, std::string_view arguments,
                        const std::vector<Flag<S>>& flags, void (*prepare)(S&),

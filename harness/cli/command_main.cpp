@@ -20,7 +20,7 @@
 namespace mkbench {
 namespace {
 
-// Goes on as mkbench-all, which lies beside this program.
+// Replaces this process by mkbench-all, which lies beside this program.
 [[noreturn]] void become_all(const std::vector<std::string>& argv) {
   const auto program = program_folder() / "mkbench-all";
   std::vector<char*> arguments;
@@ -31,23 +31,23 @@ namespace {
               fmt::format("--in-process: {}: {}", program.string(), std::strerror(errno)));
 }
 
-// Ends what this run has started; a shell may have given this process children of its own before.
+// Ends the processes that this run started, but not children that a shell gave this process before.
 struct LeftProcesses {
   const std::vector<pid_t> before = child_processes();
   ~LeftProcesses() { end_left_processes(before); }
 };
 
-// Whoever closed a standard stream must not find a socket in its place.
+// Opens closed standard streams on /dev/null, so that no socket takes their place.
 void open_standard_streams() {
   for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
     if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) != fd) return;
   }
 }
 
-// What was printed has been written, or the exit code says that it was not.
+// Flushes standard output; if that fails, exit code 0 becomes RUNTIME_ERROR's.
 int after_output(int status) {
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;
-  if (status != 0) return status;  // a run says it by itself
+  if (status != 0) return status;  // the command has reported a failure
   fmt::print(stderr, "mkbench: error: cannot write to standard output: {}\n", std::strerror(errno));
   return exit_code(Verdict::kRuntimeError);
 }

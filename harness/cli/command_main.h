@@ -10,7 +10,7 @@
 
 namespace mkbench {
 
-// Makes what starts hosts; `python` is --python.
+// Returns the function that starts hosts; `python` is --python.
 using StartHosts = std::function<StartHost(const std::string& python)>;
 
 // `argv` includes the program's name; hosts are objects of this process where `in_process` is set.

@@ -30,8 +30,8 @@ void Outlook::predict(std::vector<CaseJob> jobs, bool measure, bool whole) {
   std::set<std::string> stated;
   for (CaseJob& planned : jobs) {
     CaseJob job = planned;
-    const FlowServices services = make_services(job, hosts_);
-    if (job.cuda() && card_free_ == 0) card_free_ = services.free_bytes();
+    const HostServices services(job, hosts_);
+    if (job.cuda() && card_held_ == 0) card_held_ = services.held_bytes();
     CaseOutlook one;
     one.name = case_name(job);
     const ModelRow* row = find_model(job.model);
@@ -44,13 +44,13 @@ void Outlook::predict(std::vector<CaseJob> jobs, bool measure, bool whole) {
     if (whole && !one.fits()) one.refusal = memory_refusal(job, services, config, one.memory);
     cases_.push_back(one);
   }
-  // The weights that are loaded last are those that the first case takes.
+  // Backwards: the first case then finds its weights loaded last.
   for (size_t i = jobs.size(); measure && i-- > 0;) {
     bool fits = true;
     for (size_t k = 0; k < jobs.size(); ++k)
       fits = fits && (jobs[k].model != jobs[i].model || cases_[k].fits());
     if (!fits) continue;
-    forecaster_.measure(jobs[i], make_services(jobs[i], hosts_), whole);
+    forecaster_.measure(jobs[i], HostServices(jobs[i], hosts_), whole);
   }
   std::set<std::string> judged;
   for (size_t i = 0; i < jobs.size(); ++i) {
@@ -93,17 +93,9 @@ std::string Outlook::text() const {
   return text;
 }
 
-void Outlook::look(const CaseJob& job) {
-  if (!job.cuda()) {
-    most_ = std::max(most_, hosts_.resident_bytes());
-  } else if (card_free_ > 0) {
-    try {
-      const int64_t free = make_services(job, hosts_).free_bytes() - hosts_.held_context_bytes();
-      most_ = std::max(most_, card_free_ - free);
-    } catch (const Error&) {
-      // A host that does not answer is found by the call that needs it.
-    }
-  }
+void Outlook::note_held(const CaseJob& job, int64_t bytes) {
+  if (cases_.empty() || (job.cuda() && card_held_ == 0)) return;
+  most_ = std::max(most_, bytes - (job.cuda() ? card_held_ : 0));
 }
 
 std::string Outlook::result() const {

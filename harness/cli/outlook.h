@@ -1,4 +1,4 @@
-// What a run is going to take of time and memory, said before it begins, and what it took.
+// The time and memory that a run will take, printed before it begins, and what it took.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -29,8 +29,8 @@ class Outlook {
       : hosts_(hosts), begin_(begin), forecaster_(timeout_s) {}
 
   // Predicts the memory of every case and, with `measure`, the time too, by a few steps of each
-  // engine; a model of which a case does not fit into memory is not loaded. With `whole` also
-  // of engines in files, and of short runs. Throws what the cases will throw, and Interrupted.
+  // engine; a model is not loaded if one of its cases does not fit into memory. `whole`: also time
+  // engines in files and short runs. Throws what the cases will throw, and Interrupted.
   void predict(std::vector<CaseJob> jobs, bool measure, bool whole);
   const std::vector<CaseOutlook>& cases() const { return cases_; }
   // Seconds that are spent besides the cases, such as drawing plots.
@@ -38,11 +38,11 @@ class Outlook {
 
   // "about 85 s, 1,180 MB of memory (22,144 MB are free)".
   std::string text() const;
-  // Notes how much memory is taken now.
-  void look(const CaseJob& job);
-  // "took 88 s, 85 s were predicted; at most 1,176 MB of memory, 1,180 MB were predicted".
+  // Notes how much memory of the job's device is taken (CaseServices::held_bytes).
+  void note_held(const CaseJob& job, int64_t bytes);
+  // "took 88 s, 85 s predicted; at most 1,176 MB of memory, 1,180 MB predicted".
   std::string result() const;
-  // Both as numbers, for the report's meta; null where nothing was predicted.
+  // Prediction and result as numbers, for the report's meta; null if nothing was predicted.
   nlohmann::json json() const;
 
  private:
@@ -55,8 +55,8 @@ class Outlook {
   Forecaster forecaster_;
   std::vector<CaseOutlook> cases_;
   double predicted_at_ = 0, besides_s_ = 0;  // since begin_
-  int64_t most_ = 0;                         // bytes taken at a time
-  int64_t card_free_ = 0;                    // at the prediction
+  int64_t most_ = 0;                         // most bytes in use at once
+  int64_t card_held_ = 0;                    // bytes of the card in use at the prediction
 };
 
 // "0.8 s", "85 s", "12 min", "3.4 h".

@@ -39,7 +39,7 @@ void choose_device(const PlanSettings& settings, const MachineProbe& probe, RunP
   plan.banner = fmt::format("NO USABLE GPU ({}): running on the CPU", why);
 }
 
-// One line, before any time is spent, where times taken now decide nothing.
+// Warns, before any time is spent, if times taken now cannot support a verdict.
 void warn_of_conditions(const PlanSettings& settings, const MachineProbe& probe, RunPlan& plan) {
   if (settings.whole_parity) return;
   std::vector<std::string> why = probe.host_unfit;
@@ -53,7 +53,7 @@ void warn_of_conditions(const PlanSettings& settings, const MachineProbe& probe,
 std::string ring_obstacle_of(const MachineProbe& probe, const std::string& model) {
   if (!probe.usable) return "there is no usable GPU";
   const auto found = probe.ring_obstacles.find(model);
-  return found != probe.ring_obstacles.end() ? found->second : "it was not asked for this model";
+  return found != probe.ring_obstacles.end() ? found->second : "the probe left this model out";
 }
 
 // Adds the judge, then the yardsticks: parity needs the judge even under --compare none. `mkbench

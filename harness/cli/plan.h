@@ -16,7 +16,7 @@ struct RunPlan {
   std::string device_text;  // "cpu" or "cuda:0 NVIDIA H200"
   std::string banner;       // why auto fell back to the CPU; else empty
   std::vector<std::string> warnings;
-  std::vector<std::string> notes;  // lines for stderr that are no warnings
+  std::vector<std::string> notes;  // lines for stderr that are not warnings
   std::vector<CaseJob> jobs;
 };
 

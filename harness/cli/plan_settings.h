@@ -1,5 +1,5 @@
-// The settings from which plan.h makes cases, each with the flag that sets it: models, engines and axes,
-// the card, and processes and blocks as far as they depend on the device.
+// The settings from which plan.h makes cases, each with the flag that sets it: models, engines and
+// axes, the card, and processes and blocks as far as they depend on the device.
 #pragma once
 
 #include <optional>
@@ -25,7 +25,7 @@ struct CardSettings : CommandSettings {
 // --resident: whether all engines of a case are open at a time, or one.
 enum class Resident { kAuto, kAll, kOne };
 
-// Paired blocks where they are not by time, and warm-up runs.
+// Default numbers of paired blocks, unless chosen by time, and of warm-up runs.
 inline constexpr int kDefaultBlocks = 10, kDefaultWarmup = 1;
 
 struct PlanSettings : CardSettings, CaseSettings {
@@ -36,19 +36,19 @@ struct PlanSettings : CardSettings, CaseSettings {
   std::vector<int> n_prompt, n_gen, n_depth;
   std::optional<int> processes, blocks;  // absent: the device's default
   int max_blocks = 0;
-  std::optional<int> warmup;  // absent: by time where blocks are, else kDefaultWarmup
+  std::optional<int> warmup;  // absent: by time if blocks are by time, else kDefaultWarmup
   Resident resident = Resident::kAuto;
 };
 
-// Names of engines with one of `roles` (bits of EngineRole), and paths of engines. Throws Error(kBadInput).
+// Names of engines with one of `roles` (bits of Role), and paths. Throws Error(kBadInput).
 std::vector<std::string> parse_engines(const std::string& text, unsigned roles);
 inline auto engines_of(unsigned roles) {
   return [=](std::string_view, const std::string& text) { return parse_engines(text, roles); };
 }
 std::vector<std::string> parse_baselines(std::string_view flag, const std::string& text);
 
-// Checks flags against each other, and draws the seed of the timed prompts unless --seed is given. Every
-// command that plans cases calls it. Throws Error(kBadInput).
+// Checks flags against each other, and draws the seed of the timed prompts unless --seed is given.
+// Every command that plans cases calls it. Throws Error(kBadInput).
 void check_plan_settings(PlanSettings& settings);
 
 inline std::vector<Flag<CardSettings>> device_flags() {

@@ -16,7 +16,7 @@
 namespace mkbench {
 namespace {
 
-// A file without a name that holds `text`, open at its beginning; -1 with errno where it cannot be.
+// An anonymous file that holds `text`, at its beginning; -1 with errno on failure.
 int open_text(const std::string& text) {
   const int file = memfd_create("mkbench-input", MFD_CLOEXEC);
   if (file < 0) return -1;
@@ -30,7 +30,7 @@ int open_text(const std::string& text) {
   return file;
 }
 
-// In the child: its standard input and output, and the program.
+// In the child: redirects standard input and output, then runs the program.
 [[noreturn]] void become(char* const* words, int input, int output) {
   if (input >= 0) dup2(input, STDIN_FILENO);
   if (output >= 0) dup2(output, STDOUT_FILENO);
@@ -38,7 +38,7 @@ int open_text(const std::string& text) {
   _exit(127);
 }
 
-// Python, the script and its arguments; empty, with a line in `problem`, where it is not there.
+// Python, the script and its arguments; empty, with a line in `problem`, if the script is missing.
 std::vector<std::string> command_of(const PythonScript& script, std::string& problem) {
   const std::filesystem::path path = data_root() / "scripts" / script.name;
   if (!std::filesystem::exists(path)) {

@@ -14,12 +14,12 @@ struct PythonScript {
   bool prints_result = false;     // its stdout is mkbench's; else it goes to stderr with the rest
 };
 
-// Goes on as the script: its signals and its exit code are this process's. Comes back, with the
-// reason, where the script could not be started; of `script` name and arguments count.
+// Replaces this process by the script. Returns only if the script could not be started, with the
+// reason. Only name and arguments of `script` are used.
 std::string become_script(const PythonScript& script);
 
-// Waits for the script and returns its exit code; -1, with a line in `problem`, where it could not
-// be run or died by a signal. The Python is that of MKBENCH_PYTHON, else the build's.
+// Waits for the script and returns its exit code; -1, with a line in `problem`, if it could not be
+// run or died by a signal. The Python is MKBENCH_PYTHON, else the build's.
 int run_script(const PythonScript& script, std::string& problem);
 
 }  // namespace mkbench

@@ -21,7 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-// Options that say what is printed and where; a resumed run may have others.
+// Options that say what is printed and where; a resumed run may change them.
 constexpr std::array<std::string_view, 10> kFree = {"out",     "resume",       "output",  "junit",
                                                     "plot",    "parity-table", "dry-run", "quiet",
                                                     "verbose", "list-devices"};

@@ -54,7 +54,7 @@ std::filesystem::path tokenizer_folder(const CaseReport& c) {
         !folder.empty() && std::filesystem::exists(folder / "tokenizer.json", none) && !none;
     return there ? folder : std::filesystem::path();
   } catch (const Error&) {
-    return {};  // the case has said so
+    return {};  // the case has reported it
   }
 }
 
@@ -70,7 +70,7 @@ void fill_in(CaseReport& c, const Texts& texts) {
   if (const auto text = sequence_text(c.token_texts, c.generated_ids)) c.generated_text = *text;
 }
 
-// What scripts/token_texts.py says of one folder.
+// Reads the answer of scripts/token_texts.py for one folder.
 Texts texts_of(const json& pieces) {
   Texts texts;
   for (const auto& [id, hex] : pieces.items()) {
@@ -83,7 +83,7 @@ Texts texts_of(const json& pieces) {
   return texts;
 }
 
-// Ids by folder, as the script reads them, and its answer by folder.
+// Sends the script ids by folder and returns its answer by folder.
 json ask_script(const json& question) {
   std::string problem, output;
   const PythonScript script{.name = "token_texts.py",

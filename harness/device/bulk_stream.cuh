@@ -11,9 +11,9 @@
 namespace mkbench {
 
 // Holds one thread to a schedule of copies, so that a late one delays no later one. The gap is a
-// time and not a number of cycles: memory has a clock of its own, and that of the multiprocessors
-// moves by some per cent with the power that is drawn. %globaltimer is slow to read and moves in
-// steps, so clock64() is what is waited for, and it is measured again and again.
+// time and not a number of cycles: memory has its own clock, and the SM clock varies by some per
+// cent with the power drawn. %globaltimer is slow to read and moves in steps, so the wait polls
+// clock64(), whose rate is measured again and again.
 class CopySchedule {
  public:
   __device__ explicit CopySchedule(uint32_t gap_ps)
@@ -31,7 +31,7 @@ class CopySchedule {
 
  private:
   static constexpr int kShortestWindow = 16, kLongestWindow = 1024;  // copies
-  // No SM has such a clock: where it is found, the timer has not made its next step yet.
+  // No SM has such a clock: a higher value means that the timer has not made its next step yet.
   static constexpr float kMostGhz = 8;
 
   __device__ void measure(long long now) {

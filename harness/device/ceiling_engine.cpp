@@ -143,14 +143,14 @@ class CeilingEngine final : public Engine {
     return static_cast<uint64_t>(shape_.bytes_per_step(position));
   }
 
-  // All tensors that a step reads, one behind the other; behind them as many random bits as KV rows
-  // have.
+  // Copies all tensors that a step reads, one after the other, then random bits in the place of KV
+  // rows.
   void copy_weights(const ModelWeights& weights) {
     const bool tied = weights.config.tie_word_embeddings;
     std::vector<HostCopy> copies;
     size_t at = 0;
     for (const NamedTensor& t : tensor_table(weights.config)) {
-      // A step reads one of these two whole.
+      // A step reads only one of these two in full.
       if (t.global == (tied ? &ModelWeights::lm_head : &ModelWeights::embed_tokens)) continue;
       const Matrix& tensor = tensor_of(weights, t);
       copies.push_back({memory_.get() + at, tensor.data, tensor.bytes()});
@@ -179,7 +179,7 @@ class CeilingEngine final : public Engine {
     ring_start_ = ring_->save();
   }
 
-  // The ring's rows are those of one depth, so its engine can begin there only.
+  // The ring has the KV rows of one depth, so its engine can begin only there.
   void go_to(int position) {
     if (position < 0 || position > request_.max_context) {
       throw Error(ErrorKind::kBadInput, kPrefix + ": position " + std::to_string(position) +
@@ -208,7 +208,7 @@ class CeilingEngine final : public Engine {
     go_to(request_.depth);
   }
 
-  // Milliseconds of the launch; 0 for the ring's, whose last_times() has them.
+  // Milliseconds of the launch; 0 for a launch of the ring, whose time is in last_times().
   double launch(const ReadPattern& pattern, int steps) {
     if (pattern.way != ReadPattern::Way::kRing) {
       return reader_.read(
@@ -228,7 +228,7 @@ class CeilingEngine final : public Engine {
       ring_.reset();  // a fault has emptied its sequence
       throw;
     }
-    // A logit that is not a number ends a launch, and a run without waits computes anything.
+    // A NaN logit ends a launch, and a run without waits may compute one.
     if (std::find(ids.begin(), ids.end(), -1) != ids.end())
       throw Error(ErrorKind::kRuntime, kPrefix + ": the ring without waits ended before its steps");
     return 0;
@@ -248,7 +248,7 @@ class CeilingEngine final : public Engine {
     retune_ring(ring_stream(), options);
   }
 
-  // Sums launches from the same depth on until there are so many steps.
+  // Sums the times of launches from one depth until they have `steps` steps.
   double time_steps(const ReadPattern& pattern, int steps) {
     choose(pattern);
     const int most = std::clamp(request_.max_context - request_.depth, 1, kMostSearchSteps);

@@ -9,9 +9,9 @@
 namespace mkbench {
 
 // Copies the weights, fills in request.depth KV rows, and searches for the pattern in which steps
-// from that depth on are read quickest, where request.pattern does not give one; settings() says
-// which. Throws Error(kUnsupportedDevice), Error(kEnvUnfit) where memory does not suffice,
-// Error(kBadInput) for a depth outside the context and a pattern that is none.
+// from that depth on are read quickest, unless request.pattern gives one; settings() says which.
+// Throws Error(kUnsupportedDevice), Error(kEnvUnfit) if memory does not suffice, Error(kBadInput)
+// for a depth outside the context or an invalid pattern.
 std::unique_ptr<Engine> make_ceiling(const ModelWeights& weights, const EngineRequest& request);
 
 // Searches again. `ceiling` is an engine of make_ceiling().

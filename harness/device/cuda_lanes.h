@@ -10,7 +10,7 @@ namespace mkbench {
 
 struct CudaLane {
   std::string_view name;     // its oldest CUDA: "12.8"
-  int cuda = 0;              // the same as CUDA's integer: 12080
+  int cuda = 0;              // that version as CUDA's integer: 12080
   int driver = 0;            // the oldest major version of the driver that runs it: 570
   std::string_view toolkit;  // "pypi", or the package of NVIDIA's apt repository
   std::string_view image;    // a container image that has the toolkit
@@ -19,7 +19,7 @@ struct CudaLane {
 // Newest first.
 std::span<const CudaLane> cuda_lanes();
 
-// "12.8" -> 12080, "13" -> 13000; 0 where that is no version.
+// "12.8" -> 12080, "13" -> 13000; 0 if the text is no version.
 int cuda_version_number(std::string_view text);
 
 // The lane that a binary or a toolkit of this CUDA belongs to; null for one that is older than all.

@@ -27,7 +27,7 @@ Usability judge_installation(const DeviceList& list) {
     const std::string_view oldest = cuda_lanes().back().name;
     return unfit(
         Unfit::kRuntimeTooOld,
-        fmt::format("the CUDA runtime is {}, {} is the oldest that serves", runtime, oldest),
+        fmt::format("the CUDA runtime is {}, the oldest supported one is {}", runtime, oldest),
         fmt::format("use an image or a toolkit with CUDA {} or later and build again", oldest));
   }
   DriverFault fault =

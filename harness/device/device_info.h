@@ -66,8 +66,8 @@ bool architecture_runs_on(std::string_view architecture, int sm_major, int sm_mi
 // Splits a list of architectures: "90a-real;120a" -> {"90a-real", "120a"}.
 std::vector<std::string> split_architectures(std::string_view list);
 
-// What the pins of a memory that moves two words a clock can carry at most, in 1e9 bytes a second: 2 x
-// clock x width. 0 where one of them is not known.
+// Peak rate of the pins of a memory that moves two words a clock, in 1e9 bytes a second: 2 x clock
+// x width. 0 if one of them is not known.
 double pin_rate(int memory_clock_khz, int bus_width_bits);
 
 // 13000 -> "13.0".

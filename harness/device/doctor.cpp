@@ -1,4 +1,4 @@
-// The rows of the doctor: driver, GPUs, code, memory and surroundings, judged of given facts.
+// The rows of the doctor: driver, GPUs, code, memory and surroundings, judged by given facts.
 #include "harness/device/doctor.h"
 
 #include <fmt/format.h>
@@ -18,7 +18,7 @@ constexpr char kRepair[] =
 constexpr char kInstallDriver[] =
     "install the NVIDIA driver (in a container: start it with --gpus all), or run with --device "
     "cpu";
-// Set-up looks for no other Python then, and installs the pinned torch.
+// With MKBENCH_VENV, set-up looks for no other Python and installs the pinned torch.
 constexpr char kPinnedTorch[] =
     "MKBENCH_VENV=$HOME/.cache/mkbench/pinned scripts/setup.sh  # builds with the pinned torch";
 
@@ -27,8 +27,8 @@ std::string gib(int64_t bytes) {
 }
 std::string gb(int64_t bytes) { return fmt::format("{:.1f} GB", static_cast<double>(bytes) / kGb); }
 
-// What the table of known errors says of a message; `otherwise` where it does not know it, or would
-// send to set-up too.
+// Advice of the table of known errors for a message; `otherwise` if it has none, or only points to
+// set-up.
 std::string advice_for(const std::string& message, const std::string& otherwise) {
   const KnownError* known = find_known_error(message);
   if (known == nullptr || known->command.starts_with("scripts/setup.sh")) return otherwise;
@@ -91,7 +91,7 @@ class Judge {
         std::move(what_to_do));
   }
 
-  // What is wrong with driver or runtime concerns every card and is told in its own row.
+  // Faults of driver or runtime concern every card and have rows of their own.
   static bool told_above(Unfit unfit) {
     return unfit == Unfit::kNoDriver || unfit == Unfit::kDriverTooOld ||
            unfit == Unfit::kRuntimeTooOld;
@@ -127,7 +127,7 @@ class Judge {
     } else {
       card_problem("runtime",
                    fmt::format("{}; wanted {} or later", runtime, cuda_lanes().back().name),
-                   "scripts/setup.sh builds with a toolkit that serves, or says where to get one");
+                   "scripts/setup.sh builds with a supported toolkit, or says where to get one");
     }
   }
 
@@ -322,7 +322,7 @@ class Judge {
     }
   }
 
-  // The mistake that is made most: the driver of NVIDIA's instructions for Linux, installed inside.
+  // The most common mistake: the driver of NVIDIA's instructions for Linux, installed inside WSL2.
   // It hides Windows' driver, which alone reaches the card.
   void judge_wsl() {
     constexpr char kTopic[] = "WSL2";

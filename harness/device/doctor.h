@@ -14,7 +14,7 @@
 
 namespace mkbench {
 
-// kNote: not as good as it could be, and nothing that mkbench needs.
+// kNote: could be better, but mkbench does not need it.
 enum class Finding { kFine, kNote, kWarning, kProblem };
 
 struct DoctorItem {
@@ -26,8 +26,8 @@ struct DoctorItem {
 
 // What the Python of engines in Python has: torch, transformers.
 struct PythonFacts {
-  std::string program;  // that was asked
-  std::string problem;  // why it told nothing, or not all; empty where it did
+  std::string program;                             // path of the Python
+  std::string problem;                             // why facts are missing; empty if none are
   nlohmann::json told = nlohmann::json::object();  // what scripts/doctor_python.py printed, merged
 };
 
@@ -72,8 +72,8 @@ struct DoctorReport {
 // required, python_items, verdict and usability.
 void judge_machine(const DoctorInputs& inputs, DoctorReport& report);
 
-// Runs scripts/doctor_python.py with `program`. `architectures_only`: what torch's code is for, and no
-// more.
+// Runs scripts/doctor_python.py with `program`. `architectures_only`: asks for the architectures of
+// torch's code alone.
 PythonFacts ask_python(const std::string& program, const std::string& script, int gpu,
                        bool architectures_only = false);
 // Merges the lines that the script printed. `end`: how the process ended, as waitpid() gives it.

@@ -59,8 +59,8 @@ class PythonJudge {
     rows_.push_back({topic, Finding::kFine, std::move(text), ""});
   }
 
-  // A warning about an error text: what the table of known errors says of `message`, with its command
-  // for the Python that is judged, or `otherwise`.
+  // A warning about an error text: the advice of the table of known errors for `message`, with its
+  // command for the Python that is judged, or `otherwise`.
   void explain(const char* topic, std::string text, const std::string& message,
                std::string otherwise) {
     if (const KnownError* known = find_known_error(message)) {
@@ -87,7 +87,7 @@ class PythonJudge {
     return facts_.told.contains(name) && error.empty();
   }
 
-  // What torch and the card are to each other; the traps are those that end a rented hour.
+  // Judges whether torch can use the card: the faults that waste an hour on a rented machine.
   void judge_torch(const json& torch) {
     constexpr char kNoImage[] = "no kernel image is available for execution on the device";
     const std::string cuda = text_at(torch, "cuda"), code = text_at(torch, "architectures");

@@ -15,20 +15,20 @@ namespace mkbench {
 struct TimingConditions {
   std::optional<double> load;          // tasks that ran or waited to, mean of the last minute
   int processors = 0;                  // of the whole machine, as the load is
-  std::vector<std::string> governors;  // of the processors' clocks, each once; empty: not told
+  std::vector<std::string> governors;  // CPU frequency governors, each once; empty: not known
 };
 
-// Files are read below `root`; the number of processors is that of this machine.
+// Files are read below `root`; the number of processors is always this machine's.
 TimingConditions read_timing_conditions(const std::filesystem::path& root = "/");
 nlohmann::json to_json(const TimingConditions& conditions);
 
-// One clause each, of the machine and of a card, why times are not to be trusted; empty where they
-// are.
+// Reasons, one clause each, why times are not to be trusted on this machine or card; empty if there
+// are none.
 std::vector<std::string> unfit_for_timing(const TimingConditions& conditions);
 std::vector<std::string> unfit_for_timing(const GpuState& card);
 
-// "default", or "application clocks 1410, default 1980 MHz"; empty: not told. Clocks that are locked
-// (nvidia-smi -lgc) show in the readings of the samples alone.
+// "default", or "application clocks 1410, default 1980 MHz"; empty: not told. Locked clocks
+// (nvidia-smi -lgc) show only in the readings of the samples.
 std::string clock_setting(const GpuState& card);
 
 }  // namespace mkbench

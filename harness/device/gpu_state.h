@@ -21,7 +21,7 @@ struct GpuProcess {
 struct GpuState {
   std::optional<int> sm_clock_mhz, max_sm_clock_mhz, memory_clock_mhz, max_memory_clock_mhz;
   std::optional<int> memory_bus_bits;
-  // The SM clock that the owner of the card lets programs use, and the one that it was made with.
+  // The SM clock that is set for applications, and the card's default one.
   std::optional<int> application_sm_clock_mhz, default_sm_clock_mhz;
   std::optional<int> temperature_c;
   std::optional<double> power_w, power_limit_w, default_power_limit_w;

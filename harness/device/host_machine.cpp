@@ -101,9 +101,9 @@ int version_of_wsl(const fs::path& root) {
   std::string kernel = text_of(root / "proc/version") + text_of(root / "proc/sys/kernel/osrelease");
   for (char& c : kernel) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   const auto says = [&](const char* word) { return kernel.find(word) != std::string::npos; };
-  // WSL2's kernel is a Linux that calls itself so; WSL1 imitates one.
+  // WSL2's kernel is a Linux, and its name says so; WSL1 only imitates Linux.
   if (says("microsoft")) return says("wsl2") || says("microsoft-standard") ? 2 : 1;
-  // A kernel of one's own has another name, and WSL2's way to the card.
+  // A custom kernel of WSL2 has another name, but it has /dev/dxg and Windows' folder.
   return is_there(root / "dev/dxg") && is_there(root / kWindowsFolder) ? 2 : 0;
 }
 

@@ -10,8 +10,8 @@
 
 namespace mkbench {
 
-// WSL2 mounts the user's half of Windows' driver; a driver for Linux that was installed inside hides it,
-// and has no card to drive.
+// WSL2 mounts the user-mode half of Windows' driver. A driver for Linux that was installed inside
+// hides it, and finds no card.
 struct Wsl {
   int version = 0;              // 1 or 2; 0: none
   std::string windows_libcuda;  // of Windows' driver; empty: it is not there
@@ -28,7 +28,7 @@ inline constexpr std::string_view kRequirementKeys[] = {"gpu", "vram", "ram", "c
 // "gpu=5090,vram=32". Throws Error(kBadInput) naming the flag.
 std::vector<Requirement> parse_requirements(std::string_view flag, const std::string& text);
 
-// The machine around this process, or the container that it sees of it.
+// The machine of this process, or what its container shows of it.
 struct HostMachine {
   double cores = 0;  // that this process may use: by its affinity and the CPU quota of its groups
   int64_t memory_total = 0, memory_free = 0;  // bytes, groups included; 0 where not known
@@ -39,12 +39,12 @@ struct HostMachine {
   std::string container;  // "docker", "podman", "kubernetes", "lxc"; empty: none
 };
 
-// Files are read below `root`; sizes of disks are those of this machine.
+// Files are read below `root`; disk sizes are always this machine's.
 HostMachine read_host_machine(const std::filesystem::path& folder,
                               const std::filesystem::path& root = "/");
 
-// What this process can still take, control groups included (free_memory.h), in bytes; 0 where that
-// is not known.
+// Memory that this process can still take, control groups included (free_memory.h), in bytes; 0 if
+// it is not known.
 int64_t host_free_bytes();
 
 // Bytes of memory that a process holds, where each page that n processes share counts as 1/n of it

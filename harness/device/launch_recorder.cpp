@@ -31,8 +31,8 @@ bool has_gpu() {
 
 #ifdef MKBENCH_CUPTI
 
-// CUDA 12.8's, whose headers have these records. Later libraries have only added fields behind
-// those that are read here (headers compared up to CUDA 13.0).
+// Version of CUDA 12.8, the first whose headers have these records. Later libraries have only added
+// fields after those that are read here (headers compared up to CUDA 13.0).
 constexpr uint32_t kOldestCupti = 26;
 constexpr size_t kBufferBytes = size_t{4} << 20;  // some 20,000 records
 
@@ -67,7 +67,7 @@ void* open_library() {
   refuse(why);
 }
 
-// A function whose type is that of what it initialises.
+// A symbol that converts to the type of the function pointer that it initialises.
 struct Symbol {
   void* found = nullptr;
   template <typename Function>

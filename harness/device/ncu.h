@@ -8,17 +8,17 @@
 
 namespace mkbench {
 
-// The file of ncu or nsys: on PATH, beside nvcc, in /usr/local/cuda/bin, or the newest below
-// /opt/nvidia/nsight-compute or -systems. Empty where there is none.
+// Path of ncu or nsys: on PATH, beside nvcc, in /usr/local/cuda/bin, or the newest below
+// /opt/nvidia/nsight-compute or -systems. Empty if there is none.
 std::string find_ncu();
 std::string find_nsys();
 
-// The table of all metrics of a report that ncu has written (measure/ncu_table.h), and what ncu says
-// where it cannot read it.
+// The table of all metrics of a report that ncu has written (measure/ncu_table.h), or ncu's message
+// if it cannot read the report.
 std::string ncu_raw_page(const std::string& ncu, const std::string& report);
 
-// What `program` and its arguments read while NVTX's range "decode" of the domain "mkbench" is open.
-// Where ncu cannot run, may not count, or does not end in `timeout_s`, the problem says so.
+// Bytes that `program` reads while NVTX's range "decode" of the domain "mkbench" is open. If ncu
+// cannot run, may not count, or does not end in `timeout_s`, the problem says so.
 ByteCounts count_with_ncu(const std::string& ncu, const std::vector<std::string>& program,
                           double timeout_s);
 

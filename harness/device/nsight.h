@@ -13,9 +13,9 @@ struct NsightRun {
   ProfileTool tool = ProfileTool::kNcu;
   std::string program;   // the tool's file
   std::string range;     // the NVTX range of the domain "mkbench" that is captured
-  std::string output;    // of the report, without its ending
+  std::string output;    // path of the report, without its ending
   std::string kernel{};  // ncu: the name of the kernel, as its --kernel-name takes it; empty: any
-  int launch = 0;        // ncu: which launch of the range, of those of `kernel`
+  int launch = 0;        // ncu: number of the launch among those of `kernel` in the range
 };
 
 std::string_view tool_name(ProfileTool tool);

@@ -34,7 +34,7 @@ constexpr double kFarewellSeconds = 1;  // between SIGTERM and SIGKILL
   _exit(errno == EACCES ? 126 : 127);
 }
 
-// Whether the child ends within the time; it stays to be waited for, so that its group's number is not given away.
+// Whether the child ends within the time. It is not reaped yet, so that its group id is not reused.
 bool ends_within(pid_t child, double seconds) {
   const auto limit = ChildClock::now() + std::chrono::duration<double>(seconds);
   for (;;) {

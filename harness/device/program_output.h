@@ -1,4 +1,4 @@
-// Other programs of this machine: what one says when it is asked, and where they lie.
+// Runs other programs of this machine, returns their output, and finds their files.
 #pragma once
 
 #include <filesystem>
@@ -12,7 +12,7 @@ struct ProgramOutput {
   std::string
       text;      // its stdout, also of one that was ended; stderr is dropped, and stdin is empty
   int end = -1;  // how it ended, as waitpid() gives it; -1 where no process could be made
-  bool ended = false;  // by a limit, with every process that it has started
+  bool ended = false;  // by a limit, with every process that it started
 };
 
 struct OutputLimits {
@@ -20,9 +20,9 @@ struct OutputLimits {
   std::function<bool()> stop{};  // asked ten times a second; true ends the program
 };
 
-// Runs command[0], a path or a name on PATH, with the words behind it, and waits for its end or a limit.
-// Where that program cannot be run, the exit status is that of a shell: 126 or 127. With a limit it has
-// a process group of its own.
+// Runs command[0], a path or a name on PATH, with the other words as arguments, and waits for its
+// end or a limit. If the program cannot be run, the exit status is that of a shell: 126 or 127.
+// With a limit it has a process group of its own.
 ProgramOutput program_output(const std::vector<std::string>& command,
                              const OutputLimits& limits = {});
 

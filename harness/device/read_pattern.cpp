@@ -17,13 +17,13 @@ constexpr uint32_t kRingCopyBytes = 16 * 1024;
 constexpr BulkPlan kShapes[] = {{2, 16 * 1024, 0}, {3, 16 * 1024, 0}, {4, 16 * 1024, 0},
                                 {5, 16 * 1024, 0}, {6, 16 * 1024, 0}, {4, 8 * 1024, 0},
                                 {6, 8 * 1024, 0},  {8, 8 * 1024, 0},  {12, 4 * 1024, 0}};
-// Gaps are shares of the time that a block has for one copy without them.
-// The best lies just above the gap at which the memory no longer keeps up, on an H100 at 0.987 of the
-// time without gaps, and is a hundredth wide.
+// Gaps are shares of the time that a block has for one copy without them. The best gap lies just
+// above the one at which the memory no longer keeps up, on an H100 at 0.987 of the time without
+// gaps; the optimum is a hundredth wide.
 constexpr double kGapShares[] = {0.80, 0.86, 0.91, 0.94, 0.96, 0.975, 0.985, 0.995};
 constexpr double kFinerShares[] = {-0.015, -0.005, 0.005, 0.015},
                  kFinestShares[] = {-0.0025, 0.0025};
-constexpr size_t kPacedShapes = 3;  // of each way
+constexpr size_t kPacedShapes = 3;  // shapes of each way that are tried with gaps
 constexpr size_t kRefined = 2, kFinalists = 8;
 constexpr int kShortSamples = 3, kLongRounds = 5;
 constexpr double kShortSampleMs = 3;
@@ -67,7 +67,7 @@ class Search {
     const auto known = [&](const Tried& t) { return t.pattern == pattern; };
     if (std::any_of(tried_.begin(), tried_.end(), known)) return;
     try {
-      // The first sample warms up and says how many steps make a sample.
+      // The first sample warms up, and its time sets the steps of a sample.
       const int steps = steps_for(kShortSampleMs, time_(pattern, 1));
       std::vector<double> ms;
       for (int i = 0; i < kShortSamples; ++i) ms.push_back(time_(pattern, steps) / steps);
@@ -100,7 +100,7 @@ class Search {
     for (const double more : finer) try_gap(one, gap / ps_a_copy(one) + more);
   }
 
-  // Those, and one copy more or less in flight.
+  // Gaps near the tried one, and one copy more or less in flight.
   void refine(const Tried& one) {
     if (one.pattern.way == Way::kPlain) return;
     try_gaps(one, kFinerShares);
@@ -126,7 +126,7 @@ class Search {
     return found;
   }
 
-  // In turns, so that a card that grows warmer favours none.
+  // Times the finalists in turns, so that a card that grows warmer favours none.
   FoundPattern decide() {
     std::vector<Tried> finalists = best(kFinalists, std::nullopt);
     std::vector<std::vector<double>> ms(finalists.size());

@@ -1,5 +1,5 @@
-// The search for the quickest pattern in which the ceiling can read memory. Knows no CUDA: the caller
-// times.
+// The search for the quickest pattern in which the ceiling can read memory. Independent of CUDA:
+// the caller times.
 #pragma once
 
 #include <cstdint>
@@ -17,12 +17,12 @@ struct PatternSpace {
   uint64_t step_bytes = 0;  // that a step reads
 };
 
-// Milliseconds of so many steps in a pattern.
+// Milliseconds of a number of steps in a pattern.
 using TimePattern = std::function<double(const ReadPattern&, int steps)>;
 
 struct FoundPattern {
   ReadPattern pattern;
-  double ms_per_step = 0;  // of the search's own samples; the quickest of many, and so too short
+  double ms_per_step = 0;  // by the search's samples: the least of many, so biased low
   int tried = 0;           // patterns
 };
 
@@ -31,7 +31,7 @@ struct FoundPattern {
 // which `time` throws Error is left out. Throws the last such error where none is left.
 FoundPattern find_pattern(const PatternSpace& space, const TimePattern& time);
 
-// The shortest sample that counts as one, and the steps that make it.
+// The shortest final sample; the number of steps that take `ms`.
 inline constexpr double kLongSampleMs = 20;
 int steps_for(double ms, double ms_per_step);
 

@@ -76,7 +76,7 @@ struct StepReader::State {
   int multiprocessors = 0, compute_major = 0;
   int plain_blocks = 0;
   DeviceBuffer<uint32_t> sink{1};  // where the plain kernel's sum would go
-  // 1 + a block to which a copy never came. Mapped: no copy has to be waited for.
+  // 1 + a block to which a copy never came. Mapped memory: the host reads it without a copy.
   MappedValue<int> fault;
   Event first, last;
 };

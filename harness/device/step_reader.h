@@ -13,7 +13,7 @@ namespace mkbench {
 
 class StepReader {
  public:
-  // Reads a whole number of these, so memory that it is given must end with one.
+  // Reads whole granules, so the memory that it is given must be padded() to one.
   static constexpr int64_t kGranule = 16 * 1024;
   static constexpr int64_t padded(int64_t bytes) {
     return (bytes + kGranule - 1) / kGranule * kGranule;

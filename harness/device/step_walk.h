@@ -14,7 +14,7 @@ struct StepBytes {
   uint32_t steps;
 
   MKBENCH_HD constexpr uint64_t of_step(uint32_t step) const { return first + step * growth; }
-  // Of all steps.
+  // Bytes of all steps.
   MKBENCH_HD constexpr uint64_t all() const {
     return steps * first + growth * (uint64_t{steps} * (steps - 1) / 2);
   }

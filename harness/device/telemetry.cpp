@@ -34,8 +34,8 @@ std::optional<double> extreme_of(std::span<const CardReading> readings,
   return found;
 }
 
-// The counter changes in steps of the card's own, and its value at the begin of a part holds energy
-// from before it: only what lies between two changes inside the part is the part's.
+// The counter changes in steps of the card's own, and at the begin of a part it holds energy from
+// before: only the energy between two changes inside the part is counted.
 void fold_energy(std::span<const CardReading> readings, Telemetry& sum) {
   const CardReading* last = nullptr;
   const CardReading* first_change = nullptr;

@@ -19,15 +19,15 @@ struct CardReading {
   std::optional<double> energy_j;  // of the card's counter, which runs since the driver was loaded
 };
 
-// Reads one card; returns nothing where the driver does not answer.
+// Reads one card; returns nullopt if the driver does not answer.
 using ReadCard = std::function<std::optional<CardReading>()>;
 
 // A reader of the card with that bus id, as cudaDeviceGetPCIBusId() writes it. Null without NVML.
 ReadCard card_reader(const std::string& pci_bus_id);
 
-// Sums up the readings of one part, in the order in which they were taken. Where the energy counter
-// went back (a driver that was loaded anew, a counter that wrapped), the part has no energy. Nothing
-// without readings.
+// Sums up the readings of one part, in the order in which they were taken. If the energy counter
+// went back (a driver that was loaded anew, a counter that wrapped), the part has no energy.
+// nullopt without readings.
 std::optional<Telemetry> fold_readings(std::span<const CardReading> readings);
 
 }  // namespace mkbench

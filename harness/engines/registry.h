@@ -41,7 +41,7 @@ std::span<const EngineRow> engine_rows();
 const EngineRow* find_engine(std::string_view name);
 // Whether an engine's logits are rounded to bf16. Plugins are taken to keep fp32.
 bool rounds_logits(std::string_view name);
-// The class of an engine's row; an engine without one tells its class.
+// The class of an engine's row; without a row, the class that the engine claims.
 PrecisionClass precision_of(std::string_view name, const EngineCapabilities& told);
 // The names of the rows with `role`, in the table's order.
 std::vector<std::string> engine_names(Role role);

@@ -18,7 +18,7 @@ Ablated time_ablation(const CaseJob& job, const FlowServices& services, Contesta
                       Ablation ablation) {
   Engine& engine = *c.engine;
   Ablated result;
-  result.reason = services.ablate(c.name, engine, ablation);
+  result.reason = services.ablate(engine, ablation);
   if (!result.reason.empty()) return result;
   for (int run = 0; run <= kRuns; ++run) {
     if (services.stop()) throw Interrupted{};
@@ -51,7 +51,7 @@ std::string ablate_engine(const CaseJob& job, const FlowServices& services, Cont
     if (!ablated.reason.empty()) return ablated.reason;
     profile.*part.runs = std::move(ablated.runs_us);
   }
-  services.ablate(c.name, *c.engine, Ablation::kNone);
+  services.ablate(*c.engine, Ablation::kNone);
   return "";
 }
 

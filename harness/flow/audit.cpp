@@ -13,23 +13,23 @@ namespace mkbench {
 namespace {
 
 constexpr int kInputs = 4;  // late ids, each with a decode of its own
-// How far, in logits, a truth must refuse an answer before a tile counts as unread: twice the
-// largest D that a reference may have.
+// A tile counts as unread if the truth on changed weights rejects the engine's ids by more logits
+// than this: twice the largest D that a reference may have.
 constexpr double kRefusedBy = 1.0;
-// So many tiles are drawn for each that is wanted, where some are silent.
+// At most this many draws for each tile asked for: silent tiles do not count.
 constexpr int kDrawsATile = 3;
 
-// What a decode has left.
+// Result of one decode.
 struct Answer {
   std::vector<int32_t> ids;
-  std::string rows{};  // hash of the KV rows; empty where the engine shows none
+  std::string rows{};  // hash of the KV rows; empty if the engine exposes none
 
   bool operator==(const Answer&) const = default;
 };
 
 class TileAudit {
  public:
-  TileAudit(const AuditPlan& plan, const CaseEngine& engine, const FlowServices& services,
+  TileAudit(const AuditPlan& plan, const CaseEngine& engine, const CaseServices& services,
             const ModelWeights& weights, const AuditProgress& progress, EngineAudit& audit)
       : plan_(plan),
         job_(plan.job),
@@ -51,7 +51,7 @@ class TileAudit {
       if (!can.deterministic)
         return conclude(Verdict::kInconclusive,
                         "the engine says that equal input may give other "
-                        "bits, and so no changed tile shows");
+                        "bits: a changed tile cannot be detected");
       for (const int32_t input : inputs_) sound_.push_back(decode(*engine, input));
       audit_.shown = !sound_.front().rows.empty() ? "ids and KV rows" : "ids";
     }
@@ -64,7 +64,7 @@ class TileAudit {
  private:
   uint64_t random(uint64_t bound) { return services_.random(bound); }
 
-  // Different ids, those that a timed decode may end its prompt with.
+  // Distinct ids from the pool of late ids of a timed decode.
   void draw_inputs() {
     std::vector<int32_t> pool = find_timed_truth(job_, weights_).late_ids;
     while (inputs_.size() < kInputs && !pool.empty()) {
@@ -106,22 +106,22 @@ class TileAudit {
     return hash.hex();
   }
 
-  // Opened anew on equal weights, the engine must answer as before.
+  // A second engine on equal weights must give the same answers.
   bool repeats() {
     const std::unique_ptr<Engine> again = open(engine_.name, weights_);
     for (size_t i = 0; i < inputs_.size(); ++i) {
       if (decode(*again, inputs_[i]) == sound_[i]) continue;
       conclude(Verdict::kInconclusive,
-               fmt::format("opened twice on equal weights, it answers differently after id {}, and "
-                           "so no changed tile shows",
+               fmt::format("opened twice on equal weights, it answers differently after id {}: a "
+                           "changed tile cannot be detected",
                            inputs_[i]));
       return false;
     }
     return true;
   }
 
-  // Where a tile of the head is also a row of the embedding, the engine reads it there once its id
-  // is an input: only the ids up to that step are the head's.
+  // With tied embeddings a head tile is also an embedding row, read as such once its id is an
+  // input: only the ids up to that step depend on the head alone.
   size_t ids_of_head(const Tile& tile, size_t input) const {
     const std::vector<int32_t>& ids = sound_[input].ids;
     if (!config_.tie_word_embeddings) return ids.size();
@@ -137,7 +137,7 @@ class TileAudit {
                        sound_[input].ids.begin());
   }
 
-  // Whether one of the changes shows in one of the decodes.
+  // True if any of the changes alters any of the decodes.
   bool shows(const Tile& tile, const std::vector<TileChange>& changes) const {
     for (const TileChange& change : changes) {
       const std::unique_ptr<Engine> engine =
@@ -150,7 +150,7 @@ class TileAudit {
     return false;
   }
 
-  // Whether the truth, with one of the changes, refuses what the engine has answered: an engine that
+  // True if the truth, run on one of the changed weights, rejects the engine's ids: an engine that
   // reads the tile must have answered something else.
   bool truth_needs(const Tile& tile, const std::vector<TileChange>& changes) const {
     for (const TileChange& change : changes) {
@@ -203,7 +203,7 @@ class TileAudit {
                              part.unread.size(), part.tried, part.unread.front().name()));
       } else if (part.tried < plan_.tiles && audit_.verdict == Verdict::kPass) {
         conclude(Verdict::kInconclusive,
-                 fmt::format("{}: {} of {} tiles say something, {} were silent", part.part,
+                 fmt::format("{}: {} of {} tiles were conclusive, {} were silent", part.part,
                              part.tried, plan_.tiles, part.silent));
       }
     }
@@ -212,16 +212,16 @@ class TileAudit {
   const AuditPlan& plan_;
   const CaseJob& job_;
   const CaseEngine& engine_;
-  const FlowServices& services_;
+  const CaseServices& services_;
   const ModelWeights& weights_;
   const ModelConfig& config_;
   const AuditProgress& progress_;
   EngineAudit& audit_;
   std::vector<int32_t> inputs_;
-  std::vector<Answer> sound_;  // of the unchanged weights, one an input
+  std::vector<Answer> sound_;  // on the unchanged weights, one for each input
 };
 
-// True where the counters have decided.
+// True if the counters gave a verdict.
 bool judge_by_counters(const AuditPlan& plan, const CaseEngine& engine, const ModelShape& shape,
                        EngineAudit& audit) {
   if (!plan.count) return false;
@@ -246,7 +246,7 @@ bool judge_by_counters(const AuditPlan& plan, const CaseEngine& engine, const Mo
 }  // namespace
 
 EngineAudit audit_engine(const AuditPlan& plan, const CaseEngine& engine,
-                         const FlowServices& services, const ModelWeights& weights,
+                         const CaseServices& services, const ModelWeights& weights,
                          const AuditProgress& progress) {
   EngineAudit audit{.engine = engine.asked};
   Contestant contestant(engine);
@@ -263,7 +263,7 @@ EngineAudit audit_engine(const AuditPlan& plan, const CaseEngine& engine,
   return audit;
 }
 
-void decode_for_counters(const CaseJob& job, const CaseEngine& engine, const FlowServices& services,
+void decode_for_counters(const CaseJob& job, const CaseEngine& engine, const CaseServices& services,
                          const ModelWeights& weights) {
   const TimedTruth truth = find_timed_truth(job, weights);
   const std::unique_ptr<Engine> made = services.make_engine(

@@ -5,8 +5,8 @@
 namespace mkbench {
 namespace {
 
-// More than 20 % dropped is INCONCLUSIVE. Two blocks and a third of those that stand are more than
-// that of any number of blocks.
+// At most 2 blocks plus a third of the standing ones are dropped. That is above 20 % of any number
+// of blocks, and more than 20 % dropped is INCONCLUSIVE anyway.
 constexpr int kDropsAtFirst = 2, kBlocksForADrop = 3;
 
 }  // namespace

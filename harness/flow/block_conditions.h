@@ -1,4 +1,4 @@
-// Which blocks count: what the card did during their samples decides.
+// Decides from the card's telemetry which blocks count.
 #pragma once
 
 #include <map>
@@ -10,23 +10,23 @@
 
 namespace mkbench {
 
-// Whether the card is read in a block. Under kAlternate one block of each two is, and over eight
-// blocks both kinds have every engine's places alike (abba) and come first alike.
+// Whether the card is read in a block. Under kAlternate it is read in every other block; over eight
+// blocks, read and unread ones give engines the same places (abba) and come first equally often.
 bool is_watched(TelemetryMode mode, int block);
 
 struct UnfitBlock {
   int block = 0;
-  std::string engine, reason;  // whose sample was unfit, and condition_doubt() of it
+  std::string engine, reason;  // whose sample was unfit, and its condition_doubt()
 };
 
-// Holds the telemetry of the blocks that stand. A block is dropped as a whole, so that pairs stay
-// pairs, and by what the driver says alone, so that no engine can choose.
+// Telemetry of the blocks that count. A block is dropped as a whole, which keeps the engines
+// paired, and on the driver's readings alone, so that no engine can influence the choice.
 class BlockConditions {
  public:
   void take(const Sample& sample);
-  // The first block that is unfit by the present medians, now forgotten: the caller drops it and
-  // runs it again. Nothing where all blocks that stand are fit, or where so many were dropped that
-  // more would change nothing: such blocks stand, and the report counts them with the dropped ones.
+  // Forgets and returns the first block that is unfit by the present medians; the caller drops it
+  // and runs it again. nullopt if all blocks are fit, or if the limit of drops is reached: further
+  // unfit blocks stay, and the report counts them with the dropped ones.
   std::optional<UnfitBlock> drop_one();
 
  private:

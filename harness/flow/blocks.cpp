@@ -24,7 +24,7 @@ namespace mkbench {
 namespace {
 
 constexpr int kMostRepeats = 2;  // how often a sample is repeated when its clocks disagree
-// Decodes that measure the overhead of the clocks go on for so long, but for the first ones.
+// After kLeastOverheadRuns decodes, measuring the clock overhead stops once it took kMostOverheadS.
 constexpr int kLeastOverheadRuns = 5;
 constexpr double kMostOverheadS = 5;
 
@@ -49,13 +49,13 @@ class BlockRunner {
         watch_(watch),
         sink_(sink),
         tokens_(job.n_prompt > 0 ? kPrefillCheckTokens : job.n_gen),
-        late_ids_(truth_->late_ids, services.random),
+        late_ids_(truth_->late_ids, draws_of(services)),
         untimed_ids_(late_ids_.split()),
-        schedule_(job, engines_, services.now) {}
+        schedule_(job, engines_, clock_of(services)) {}
 
   std::vector<TimedRun> run() {
     services_.begin_timing();
-    services_.watch_card(job_.telemetry != TelemetryMode::kOff);  // the overhead is measured alike
+    services_.watch_card(job_.telemetry != TelemetryMode::kOff);  // also for the overhead
     while (has_engines() && schedule_.begin_process()) {
       begin_process();
       while (has_engines() && schedule_.begin_block()) {
@@ -73,7 +73,7 @@ class BlockRunner {
   }
 
  private:
-  // Blocks go on as long as there is an engine beside the ceiling.
+  // Blocks go on while any engine other than the ceiling is in the case.
   bool has_engines() const {
     return std::any_of(engines_.begin(), engines_.end(),
                        [](const Contestant* c) { return c->alive && !c->ceiling; });
@@ -103,7 +103,7 @@ class BlockRunner {
       if (c->alive) names.push_back(c->name);
     }
     services_.expect(names);
-    // What is opened first lies elsewhere in a card's memory than what follows, process after process.
+    // The first engine opened lies elsewhere in the card's memory: vary the order by process.
     for (const int place : schedule_.order(schedule_.process())) {
       Contestant& c = *engines_[static_cast<size_t>(place)];
       if (c.alive) guard_engine(sink_, c, [&] { open_(c); });
@@ -148,13 +148,13 @@ class BlockRunner {
       });
       return {call.ms, c.engine->last_times().sm_ghz};
     };
-    WarmUp result = warm_up(prefills ? 1 : tokens_, run, services_.now);
+    WarmUp result = warm_up(prefills ? 1 : tokens_, run, clock_of(services_));
     result.process = schedule_.process();
     sink_.send(WarmedUp{c.name, result});
   }
 
-  // Decodes one token several times, each time as a sample is taken. All that were taken so far give
-  // the overhead: a host that changes its state in between shows it as a spread.
+  // Decodes one token several times, each timed like a sample. The overhead comes from all such
+  // decodes so far: a change of the host's state in between widens its spread.
   void measure_overhead(Contestant& c) {
     if (job_.n_prompt > 0) return;
     const auto has_clocks = [&] {
@@ -164,8 +164,7 @@ class BlockRunner {
     std::vector<DecodeTimes>& times = one_token_[c.name];
     const double begin = services_.now();
     for (int i = 0; i < kOverheadRuns; ++i) {
-      // An engine that takes seconds a token is not held up for 20 of them: the overhead is
-      // microseconds.
+      // Cut short for an engine that takes seconds a token: the overhead is microseconds.
       if (i >= kLeastOverheadRuns && services_.now() - begin > kMostOverheadS) break;
       check_stop();
       const int32_t late = begin_run(c, {});
@@ -180,7 +179,7 @@ class BlockRunner {
     sink_.send(ClocksCompared{c.name, overheads_[c.name]});
   }
 
-  // Where all samples together contradict the overhead, it is measured once more.
+  // Measures the overhead again if all samples together contradict it.
   void confirm_overhead(Contestant& c) {
     if (!c.alive || !c.engine || overheads_.count(c.name) == 0) return;
     std::vector<Sample> samples;
@@ -191,8 +190,8 @@ class BlockRunner {
     guard_engine(sink_, c, [&] { measure_overhead(c); });
   }
 
-  // Takes back what is known of a block that will be run again. Its engines get another late id:
-  // they have seen this one.
+  // Forgets a block that will be run again. Its engines have seen its late id, so the block draws
+  // another one.
   void drop_block(const UnfitBlock& unfit) {
     block_ids_.erase(unfit.block);
     for (TimedRun& run : runs_) {
@@ -202,9 +201,9 @@ class BlockRunner {
     sink_.send(BlockDropped{unfit.block, unfit.engine, unfit.reason});
   }
 
-  // Sets the engine to the end of the timed prompt, outside the timed part, and then draws the id
-  // that is to replace the prompt's last one: the block's, or where `block` is absent one of its
-  // own. An engine that takes no late id gets it with a new prefill.
+  // Sets the engine to the end of the timed prompt, outside the timed part, then draws the id that
+  // replaces the prompt's last one: the id of `block` or, without `block`, an id for this run
+  // alone. An engine that takes no late id gets the id by a new prefill.
   int32_t begin_run(Contestant& c, std::optional<int> block) {
     if (takes_late_id(c)) {
       start_again(*c.engine, c.start, truth_->prompt);
@@ -278,16 +277,16 @@ class BlockRunner {
     sink_.send(SampleTaken{c.name, sample, c.engine->launch_count()});
   }
 
-  // Where the system suspends this process for a moment, the clocks of the run disagree, and where
-  // it suspends the host that tries the card, the card looks busy: the run is dropped and repeated,
-  // at most kMostRepeats times, and the sample says how often.
+  // If the system suspends this process for a moment, the clocks of the run disagree; if it
+  // suspends the host that probes the card, the card looks busy. Such a run is dropped and
+  // repeated, at most kMostRepeats times, and the sample records how often.
   void take_sample(Contestant& c, int block, int place) {
     for (int repeats = 0;; ++repeats) {
       Sample sample;
       name_sample(c, block, place, sample);
       sample.repeats = repeats;
-      // Another engine of the block may have shown its answer after the block's id: a repeat draws
-      // an id of its own.
+      // A repeat draws its own id: another engine of the block may have revealed the answer to the
+      // block's id.
       const std::optional<int> of_block = repeats == 0 ? std::optional(block) : std::nullopt;
       int32_t late = 0;
       Traces traces = job_.n_prompt > 0 ? time_prefill(c, of_block, late, sample)
@@ -341,7 +340,7 @@ class BlockRunner {
     if (takes_late_id(c)) late = draw(block);
     const int64_t before = engine.launch_count();
     const TimedCall first = services_.timed(engine, [&] { sample.ids = decode(c, late, 1); });
-    const std::string left = services_.end_turn(engine);  // the decode below would wait for work
+    const std::string left = services_.end_turn(engine);  // the decode below would hide open work
     const int64_t launches = engine.launch_count() - before;
     keep_time(call, sample);
     sample.prefill_ms = call.ms;
@@ -367,9 +366,9 @@ class BlockRunner {
     }
   }
 
-  // Takes the state receipt of a decode in the first block of a process (where each block has one of
-  // its own, in the first of the case), and of a share of the others that is drawn after the decode.
-  // `path` gains the ids that are to be scored with the sample's.
+  // Takes the state receipt in the first block of each process (of the case, if every block has its
+  // own process) and in a share of the other blocks, drawn after the decode. Appends to `path` the
+  // ids that are to be scored with the sample's.
   Verdict check_state(Contestant& c, int32_t late, Sample& sample, std::vector<int32_t>& path) {
     const int before = job_.one_at_a_time ? sample.block : schedule_.block_of_process();
     if (job_.n_prompt > 0 || (before > 0 && services_.random(kReceiptShare) != 0))
@@ -383,7 +382,7 @@ class BlockRunner {
     path.insert(path.end(), receipt.further.begin(), receipt.further.end());
     const auto expected = truth_->expected(late, static_cast<int>(path.size()));
     if (expected && receipt.problem.empty() && path != *expected)
-      receipt.problem = "state receipt: the ids after those of the timed run are wrong";
+      receipt.problem = "state receipt: wrong ids after the timed run";
     if (receipt.problem.empty()) return Verdict::kPass;
     sample.valid = false;
     sample.invalid_reason = receipt.problem;
@@ -412,15 +411,15 @@ class BlockRunner {
   const CaseJob& job_;
   const FlowServices& services_;
   const TruthOf& truth_of_;
-  const TimedTruth* truth_;  // of this process
+  const TimedTruth* truth_;  // truth of the current process
   const int vocab_;
   std::vector<Contestant*> engines_;
   const std::function<void(Contestant&)>& open_;
   ProgressWatch& watch_;
   EventSink& sink_;
   const int tokens_;
-  LateIds late_ids_;     // of the blocks
-  LateIds untimed_ids_;  // of all other runs; a warm-up may have more than a small pool has ids
+  LateIds late_ids_;     // for the blocks
+  LateIds untimed_ids_;  // for all other runs, which may need more ids than a small pool has
   BlockSchedule schedule_;
   std::map<int, int32_t> block_ids_;
   std::vector<TimedRun> runs_;

@@ -59,7 +59,7 @@ class CaseFlow {
     if (job_.ablations && !job_.one_at_a_time)
       run_ablations(job_, services_, living_candidates(), watch_, sink_);
     trace_launches(job_, services_, truth, timed_engines(), open, watch_, sink_);
-    // The truth needs room, and the timed engines have no more work.
+    // The timed engines have no more work: make room for the truth.
     close_engines([](const Contestant&) { return true; });
     const std::vector<WrongRun> wrong =
         truth.lagset.empty() ? score_runs(runs, truth, references.all, services_, weights_,
@@ -69,8 +69,8 @@ class CaseFlow {
                     contestants_, open, watch_, sink_);
   }
 
-  // Hashes the ids and logits of the repeated prompts by every candidate, in a process that has
-  // done nothing else.
+  // Hashes each candidate's ids and logits on the repeated prompts, in a process that has done
+  // nothing else.
   RepeatHashes hash_repeats() {
     load(parity_model(job_.model), first_depth(job_));
     const CaseReferences references = find_case_references(job_, services_, weights_);
@@ -165,6 +165,7 @@ class CaseFlow {
     if (c.ceiling) ceiling_pattern_ = facts.settings;
     if (!is_file_engine(c.name)) facts.resolved_name = c.name;
     sink_.send(EngineMade{c.name, facts});
+    sink_.send(MemoryHeld{services_.held_bytes()});
   }
 
   // Judges every engine, the judge itself first: where the judge fails, no other engine is judged.
@@ -251,8 +252,8 @@ class CaseFlow {
     return context_for(timed_positions(job_), weights_.config.max_positions);
   }
 
-  // Makes the engines that are timed, and closes all others. The lag set of the timed depth may
-  // differ from that of parity: equal shapes, other planted layers.
+  // Makes the engines that are timed, and closes all others. Timing may need another lag set than
+  // parity: equal shapes, other planted layers.
   void make_timed_engines() {
     const bool other_weights = loaded_ != timing_model();
     close_engines([&](const Contestant& c) { return other_weights || !c.timed(); });
@@ -303,11 +304,11 @@ class CaseFlow {
   const FlowServices& services_;
   EventSink& sink_;
   ModelWeights weights_;
-  std::string loaded_;  // the model that weights_ are of
+  std::string loaded_;  // the model that weights_ belong to
   std::vector<Contestant> contestants_;
   Contestant ceiling_{{.name = kCeilingName, .asked = kCeilingName, .ceiling = true}};
-  std::string ceiling_pattern_;  // of the first process of the ceiling, for the others
-  std::string no_ceiling_;       // why there is none; empty where it is timed
+  std::string ceiling_pattern_;  // found in the ceiling's first process, reused in the others
+  std::string no_ceiling_;       // why no ceiling is timed; empty if one is
   int context_ = 0;
   ProgressWatch watch_;  // last member: its thread ends before the engines are destroyed
 };

@@ -23,7 +23,7 @@ std::string megabytes(int64_t bytes) {
   return fmt::format("{:.0f} MB", static_cast<double>(bytes) / 1e6);
 }
 
-// What of a case is left, and the largest depth at which that fits.
+// The largest depth at which a reduced case fits, and the memory that it takes there.
 struct Fitting {
   int depth = 0;
   CaseMemory memory;
@@ -40,11 +40,81 @@ CaseJob at_depth(CaseJob job, int depth) {
   return job;
 }
 
-std::optional<Fitting> largest_fitting(const CaseJob& job, const FlowServices& services,
-                                       const ModelConfig& config) {
+// All of case_memory() but what is free.
+CaseMemory needed_memory(const CaseJob& job, const CaseServices& services,
+                         const ModelConfig& config) {
+  int positions = timed_positions(job);
+  if (!job.judged)
+    positions = std::max(positions, planned_parity_positions(job, services, config.shape));
+  const int context = context_for(positions, config.max_positions);
+  // The processes of the case start side by side; each is queried below.
+  std::vector<std::string> names;
+  for (const CaseEngine& engine : job.engines) names.push_back(engine.name);
+  if (!job.judged) names.emplace_back(kHeadFp32Name);
+  if (job.no_ceiling.empty()) names.emplace_back(kCeilingName);
+  services.expect(names);
+  const auto bytes = [&](const std::string& name) {
+    return services.bytes({.name = name, .max_context = context}, config);
+  };
+  const auto together = [&](int64_t& needed, int64_t one) {
+    needed = job.one_at_a_time ? std::max(needed, one) : needed + one;
+  };
+  const ModelRow* row = find_model(job.model);
+  CaseMemory memory;
+  if (!job.judged) {
+    const CaseShapes shapes = planned_shapes(job, services, config.shape, false);
+    // The judge's run with an fp32 head (and the truth, if no reference is committed) needs memory
+    // only beside the judge; its process stays while the other engines open.
+    const int64_t runs = services.process_bytes(kHeadFp32Name, shapes);
+    int64_t beside_the_judge = runs + bytes(kHeadFp32Name), all = 0;
+    if (!has_committed_truth(row)) beside_the_judge += bytes(kTruthName);
+    for (const CaseEngine& engine : job.engines) {
+      const int64_t one = services.process_bytes(engine.name, shapes) + bytes(engine.name);
+      together(all, one);
+      if (engine.judges) memory.needed = one + beside_the_judge;
+    }
+    memory.needed = std::max(memory.needed, all + (job.one_at_a_time ? 0 : runs));
+  }
+  const CaseShapes shapes = planned_shapes(job, services, config.shape);
+  int64_t timed = 0, processes = 0;
+  for (const CaseEngine& engine : job.engines) {
+    if (job.judged && !engine.timed()) continue;
+    const int64_t process = services.process_bytes(engine.name, shapes);
+    together(processes, process);
+    if (engine.timed()) together(timed, process + bytes(engine.name));
+  }
+  memory.needed = std::max(memory.needed, timed);
+  // The ceiling is open while the others are timed; its process stays.
+  int64_t ceiling = 0;
+  if (job.no_ceiling.empty()) {
+    ceiling = services.process_bytes(kCeilingName, shapes);
+    together(timed, ceiling + bytes(kCeilingName));
+    if (job.one_at_a_time) ceiling = 0;
+    memory.with_ceiling = timed;
+  }
+  // Without a closed form, the truth opens after the engines have closed (their processes stay); at
+  // a near tie the run with an fp32 head replaces the truth for a while.
+  if (!has_closed_form(job, config.shape)) {
+    const int64_t scoring = services.process_bytes(kHeadFp32Name, shapes) +
+                            std::max(bytes(kTruthName), bytes(kHeadFp32Name));
+    const int64_t then = scoring + (job.one_at_a_time ? 0 : processes);
+    memory.needed = std::max(memory.needed, then);
+    memory.with_ceiling = std::max(memory.with_ceiling, then + ceiling);
+  }
+  memory.with_ceiling = std::max(memory.with_ceiling, memory.needed);
+  const int64_t shared = services.shared_bytes(config);
+  memory.needed += shared;
+  memory.with_ceiling += shared;
+  return memory;
+}
+
+std::optional<Fitting> largest_fitting(const CaseJob& job, const CaseServices& services,
+                                       const ModelConfig& config, int64_t free) {
   const int least = job.n_prompt > 0 ? 1 : 0;
   const auto at = [&](int depth) {
-    return Fitting{depth, case_memory(at_depth(job, depth), services, config)};
+    CaseMemory memory = needed_memory(at_depth(job, depth), services, config);
+    memory.free = free;
+    return Fitting{depth, memory};
   };
   Fitting low = at(least);
   if (!low.memory.fits()) return std::nullopt;
@@ -79,8 +149,8 @@ std::string changes(const CaseJob& asked, const CaseJob& job, int depth) {
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
-// The job without the engines of `left_out`, bits by place; nothing where no engine is then timed, or
-// the judge would be gone.
+// The job without the engines in `left_out` (bit i: engine i); nullopt if that removes the judge,
+// or every engine that is to be timed.
 std::optional<CaseJob> without(const CaseJob& job, uint32_t left_out) {
   CaseJob rest = job;
   rest.engines.clear();
@@ -96,7 +166,7 @@ std::optional<CaseJob> without(const CaseJob& job, uint32_t left_out) {
   return rest;
 }
 
-// The sets of engines that may be left out, the smallest first; a long list is cut to sets of one.
+// Sets of engines to leave out, the smallest first; with more than kMost engines only sets of one.
 std::vector<uint32_t> sets_of_engines(const CaseJob& job) {
   constexpr size_t kMost = 6;
   std::vector<uint32_t> sets = {0};
@@ -108,8 +178,8 @@ std::vector<uint32_t> sets_of_engines(const CaseJob& job) {
   return sets;
 }
 
-// The largest row of the shape table whose analytic model fits, or that there is none.
-std::string largest_row(const CaseJob& job, const FlowServices& services) {
+// Names the largest row of the shape table whose analytic model fits, or says that none does.
+std::string largest_row(const CaseJob& job, const CaseServices& services, int64_t free) {
   const ShapeRow* best = nullptr;
   Fitting found;
   for (const ShapeRow& row : kShapeTable) {
@@ -118,7 +188,7 @@ std::string largest_row(const CaseJob& job, const FlowServices& services) {
     CaseJob other = at_depth(job, job.n_prompt > 0 ? 1 : 0);
     other.ids.clear();
     other.model = synthetic_name(row);
-    const auto fits = largest_fitting(other, services, services.config(other.model));
+    const auto fits = largest_fitting(other, services, services.config(other.model), free);
     if (!fits) continue;
     best = &row;
     found = *fits;
@@ -136,79 +206,18 @@ int timed_positions(const CaseJob& job) {
   return first_depth(job) + timed_tokens(job) + kStateSteps + 1;
 }
 
-CaseMemory case_memory(const CaseJob& job, const FlowServices& services,
+CaseMemory case_memory(const CaseJob& job, const CaseServices& services,
                        const ModelConfig& config) {
-  int positions = timed_positions(job);
-  if (!job.judged)
-    positions = std::max(positions, planned_parity_positions(job, services, config.shape));
-  const int context = context_for(positions, config.max_positions);
-  // The processes of the case start side by side; each is asked below.
-  std::vector<std::string> names;
-  for (const CaseEngine& engine : job.engines) names.push_back(engine.name);
-  if (!job.judged) names.emplace_back(kHeadFp32Name);
-  if (job.no_ceiling.empty()) names.emplace_back(kCeilingName);
-  services.expect(names);
-  const auto bytes = [&](const std::string& name) {
-    return services.bytes({.name = name, .max_context = context}, config);
-  };
-  const auto together = [&](int64_t& needed, int64_t one) {
-    needed = job.one_at_a_time ? std::max(needed, one) : needed + one;
-  };
-  const ModelRow* row = find_model(job.model);
-  CaseMemory memory;
-  if (!job.judged) {
-    const CaseShapes shapes = planned_shapes(job, services, config.shape, false);
-    // The judge's run with an fp32 head (and the truth, where no reference is committed) is held in
-    // memory beside the judge alone; its process stays while the other engines open.
-    const int64_t runs = services.process_bytes(kHeadFp32Name, shapes);
-    int64_t beside_the_judge = runs + bytes(kHeadFp32Name), all = 0;
-    if (!has_committed_truth(row)) beside_the_judge += bytes(kTruthName);
-    for (const CaseEngine& engine : job.engines) {
-      const int64_t one = services.process_bytes(engine.name, shapes) + bytes(engine.name);
-      together(all, one);
-      if (engine.judges) memory.needed = one + beside_the_judge;
-    }
-    memory.needed = std::max(memory.needed, all + (job.one_at_a_time ? 0 : runs));
-  }
-  const CaseShapes shapes = planned_shapes(job, services, config.shape);
-  int64_t timed = 0, processes = 0;
-  for (const CaseEngine& engine : job.engines) {
-    if (job.judged && !engine.timed()) continue;
-    const int64_t process = services.process_bytes(engine.name, shapes);
-    together(processes, process);
-    if (engine.timed()) together(timed, process + bytes(engine.name));
-  }
-  memory.needed = std::max(memory.needed, timed);
-  // The ceiling is open while the others are timed; its process stays.
-  int64_t ceiling = 0;
-  if (job.no_ceiling.empty()) {
-    ceiling = services.process_bytes(kCeilingName, shapes);
-    together(timed, ceiling + bytes(kCeilingName));
-    if (job.one_at_a_time) ceiling = 0;
-    memory.with_ceiling = timed;
-  }
-  // Where no closed form decides, the truth comes after the engines, whose processes stay; at a near
-  // tie the run with an fp32 head takes its place for a while.
-  if (!has_closed_form(job, config.shape)) {
-    const int64_t scoring = services.process_bytes(kHeadFp32Name, shapes) +
-                            std::max(bytes(kTruthName), bytes(kHeadFp32Name));
-    const int64_t then = scoring + (job.one_at_a_time ? 0 : processes);
-    memory.needed = std::max(memory.needed, then);
-    memory.with_ceiling = std::max(memory.with_ceiling, then + ceiling);
-  }
-  memory.with_ceiling = std::max(memory.with_ceiling, memory.needed);
-  const int64_t shared = services.shared_bytes(config);
-  memory.needed += shared;
-  memory.with_ceiling += shared;
+  CaseMemory memory = needed_memory(job, services, config);
   memory.free = services.free_bytes();
   return memory;
 }
 
-std::string choose_residency(CaseJob& job, const FlowServices& services,
+std::string choose_residency(CaseJob& job, const CaseServices& services,
                              const ModelConfig& config) {
   if (!job.may_open_one || job.one_at_a_time) return {};
   const CaseMemory all = case_memory(job, services, config);
-  // Ablations that were asked for need all engines open, a share does not come before them.
+  // Ablations need all engines open, and come before the share of the ceiling.
   if (all.ceiling_fits() || (all.fits() && job.ablations)) return {};
   CaseJob one = job;
   one.one_at_a_time = true;
@@ -224,30 +233,20 @@ std::string choose_residency(CaseJob& job, const FlowServices& services,
       for_the_ceiling ? " with the ceiling's copy" : "", megabytes(all.free));
 }
 
-std::string what_would_fit(const CaseJob& job, const FlowServices& given,
-                           const ModelConfig& config) {
-  FlowServices services = given;
-  std::map<std::string, std::vector<GreedyReference>> known;  // each is read once
-  services.references = [&](const std::string& name) {
-    const auto [found, is_new] = known.try_emplace(name);
-    if (is_new) found->second = given.references(name);
-    return found->second;
-  };
-  const int64_t free =
-      given.free_bytes();  // the search starts processes of engines, which are counted
-  services.free_bytes = [free] { return free; };
+std::string what_would_fit(const CaseJob& job, const CaseServices& services,
+                           const ModelConfig& config, int64_t free) {
   for (const uint32_t set : sets_of_engines(job)) {
     for (const bool one : {false, true}) {
       std::optional<CaseJob> rest = without(job, set);
       if (!rest || (job.one_at_a_time && !one)) continue;
       rest->one_at_a_time = one;
-      if (const auto fits = largest_fitting(*rest, services, config)) {
+      if (const auto fits = largest_fitting(*rest, services, config, free)) {
         return fmt::format("what would fit: {} ({})", changes(job, *rest, fits->depth),
                            megabytes(fits->memory.needed));
       }
     }
   }
-  return "what would fit: " + largest_row(job, services);
+  return "what would fit: " + largest_row(job, services, free);
 }
 
 std::string ceiling_refusal(const CaseJob& job, const CaseMemory& memory) {
@@ -255,10 +254,10 @@ std::string ceiling_refusal(const CaseJob& job, const CaseMemory& memory) {
                      megabytes(memory.with_ceiling), megabytes(memory.free));
 }
 
-std::string memory_refusal(const CaseJob& job, const FlowServices& services,
+std::string memory_refusal(const CaseJob& job, const CaseServices& services,
                            const ModelConfig& config, const CaseMemory& memory) {
   return fmt::format("memory of {}: {} needed, {} free; {}", job.device, megabytes(memory.needed),
-                     megabytes(memory.free), what_would_fit(job, services, config));
+                     megabytes(memory.free), what_would_fit(job, services, config, memory.free));
 }
 
 }  // namespace mkbench

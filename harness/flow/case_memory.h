@@ -1,4 +1,4 @@
-// The memory that a case takes, and what would fit where it does not suffice. Nothing is loaded.
+// The memory that a case takes, and what would fit if it is too much. Nothing is loaded.
 #pragma once
 
 #include <algorithm>
@@ -12,13 +12,13 @@ namespace mkbench {
 
 struct CaseMemory {
   int64_t needed = 0;  // for all engines of the case, and for the runs that judge them
-  // The same, and the ceiling's copy of what it reads, where the job has one.
+  // `needed`, plus the ceiling's copy of the bytes that it reads if the job has a ceiling.
   int64_t with_ceiling = 0;
   int64_t free = 0;  // on the job's device; 0: not known
 
   bool fits() const { return free <= 0 || needed <= free; }
   bool ceiling_fits() const { return free <= 0 || with_ceiling <= free; }
-  // What the case will take: without a ceiling where its copy does not fit.
+  // What the case will take: without the ceiling if its copy does not fit.
   int64_t taken() const { return ceiling_fits() ? std::max(needed, with_ceiling) : needed; }
 };
 
@@ -28,24 +28,24 @@ int timed_positions(const CaseJob& job);
 
 // Bytes of the job's device that the case will take, and the bytes that are free now. The weights
 // need not exist yet.
-CaseMemory case_memory(const CaseJob& job, const FlowServices& services, const ModelConfig& config);
+CaseMemory case_memory(const CaseJob& job, const CaseServices& services, const ModelConfig& config);
 
-// Where the job leaves it open, chooses how many of its engines are open at a time: one, where all at a
-// time do not fit, or fit only without the ceiling that is to be timed beside them, and one at a time
-// does. Ablations keep engines that fit open. Returns why, in one line; empty where the job stays as it is.
-std::string choose_residency(CaseJob& job, const FlowServices& services, const ModelConfig& config);
+// If the job leaves it open, chooses to hold one engine open at a time: when all engines together,
+// with the ceiling if it is to be timed, do not fit and one at a time does. With ablations, engines
+// that fit together stay open. Returns the reason in one line; empty if the job stays as it is.
+std::string choose_residency(CaseJob& job, const CaseServices& services, const ModelConfig& config);
 
 // For a case that does not fit: the largest depth that does with these engines, else with one engine
 // open at a time, else without some of the engines; else the largest model of the shape table. One
 // line: "what would fit: --n-depth 300 (3812 MB)".
-std::string what_would_fit(const CaseJob& job, const FlowServices& services,
-                           const ModelConfig& config);
+std::string what_would_fit(const CaseJob& job, const CaseServices& services,
+                           const ModelConfig& config, int64_t free);
 
-// Why no ceiling is timed beside engines that fit without it.
+// Says why no ceiling is timed beside engines that fit without it.
 std::string ceiling_refusal(const CaseJob& job, const CaseMemory& memory);
 
 // "memory of cuda: 9912 MB needed, 4001 MB free; what would fit: ...", for a case that does not fit.
-std::string memory_refusal(const CaseJob& job, const FlowServices& services,
+std::string memory_refusal(const CaseJob& job, const CaseServices& services,
                            const ModelConfig& config, const CaseMemory& memory);
 
 }  // namespace mkbench

@@ -79,7 +79,7 @@ inline std::vector<Flag<CaseSettings>> only_flags() {
 
 inline Flag<CaseSettings> ids_flag() {
   return flag("ids LIST",
-              "Ids of the prompt, instead of drawn ones. Each block draws the last one anew.",
+              "Ids of the prompt, instead of random ones. Each block draws a new last id.",
               &CaseSettings::ids, parse_ids);
 }
 

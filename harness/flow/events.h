@@ -1,5 +1,5 @@
-// What happens in a case, told while it happens: one struct an event. The flow of a case sends
-// events to an EventSink; the parent's collector makes the report of them.
+// Events of a case, sent as they happen: one struct for each kind. The flow of a case sends them to
+// an EventSink; the parent's collector makes the report from them.
 #pragma once
 
 #include <cstdint>
@@ -29,6 +29,11 @@ struct MemoryStated {
   int64_t bytes_needed = 0, bytes_free = 0;
 };
 
+// Memory of the job's device that is taken now: CaseServices::held_bytes().
+struct MemoryHeld {
+  int64_t bytes = 0;
+};
+
 struct ModelLoaded {
   std::string model_id, weights_sha256, lagset, head;
   ModelConfig config;
@@ -36,13 +41,13 @@ struct ModelLoaded {
   std::vector<std::string> not_covered;
 };
 
-// Whether a report's `reference` says that this run made one.
+// True if a report's `reference` names one that its run has computed.
 inline bool is_live_reference(std::string_view name) { return name.starts_with("live"); }
 
 // The references that judge the case, as the report names them.
 struct ReferencesFound {
   std::string reference, reference_sha256, reference_versions;
-  std::string live_check;  // live_check_text(); empty where none was made yet, or none was needed
+  std::string live_check;  // live_check_text(); empty if none was made yet or needed
 
   bool is_live() const { return is_live_reference(reference); }
 };
@@ -98,7 +103,7 @@ struct BlockDropped {
   std::string engine, reason;
 };
 
-// How far an engine's clocks lie apart, by decodes of one token.
+// How far an engine's clocks lie apart, measured by decodes of one token.
 struct ClocksCompared {
   std::string engine;
   ClockOverhead overhead;
@@ -110,7 +115,7 @@ struct LaunchesTraced {
   LaunchTrace trace;
 };
 
-// A sample that was sent before, with what the truth says of its ids.
+// A sample that was sent before, now with its ids scored by the truth.
 struct SampleScored {
   Sample sample;
 };
@@ -128,13 +133,14 @@ struct Done {};
 // The case ended early because of Ctrl-C.
 struct CaseInterrupted {};
 
-using CaseEvent = std::variant<StageProgress, MemoryStated, ModelLoaded, ReferencesFound,
-                               TimedCheckChosen, EngineMade, ProcessBegun, WarmedUp, ParityJudged,
-                               StepFailed, AblationsTaken, SampleTaken, SampleScored, BlockDropped,
-                               ClocksCompared, LaunchesTraced, VerdictGiven, Done, CaseInterrupted>;
+using CaseEvent =
+    std::variant<StageProgress, MemoryStated, MemoryHeld, ModelLoaded, ReferencesFound,
+                 TimedCheckChosen, EngineMade, ProcessBegun, WarmedUp, ParityJudged, StepFailed,
+                 AblationsTaken, SampleTaken, SampleScored, BlockDropped, ClocksCompared,
+                 LaunchesTraced, VerdictGiven, Done, CaseInterrupted>;
 
-// Hands events to a function. send() may be called from several threads; the function is called by
-// one at a time.
+// Passes events to a function. send() may be called from several threads; the function runs in one
+// of them at a time.
 class EventSink {
  public:
   explicit EventSink(std::function<void(const CaseEvent&)> take) : take_(std::move(take)) {}

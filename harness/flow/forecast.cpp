@@ -21,13 +21,13 @@
 namespace mkbench {
 namespace {
 
-constexpr int kContext = 192;  // of the engines that are measured
+constexpr int kContext = 192;  // context that the measured engines allocate
 constexpr int kJudgedSteps = 16, kTimedSteps = 16;
 constexpr size_t kMostTries = 5;
 constexpr int64_t kSlowBytes = 100'000'000;  // read by a step
 constexpr double kEnoughS = 0.6, kSlowS = 0.5, kTooSlowS = 3;
-// What the judge is taken to need for a logit of a step where no reference is there to measure it
-// with: 20 ms for 152,000 of them, an estimate.
+// Assumed time of judging one logit of a step if no reference allows a measurement: 20 ms for
+// 152,000 logits, an estimate.
 constexpr double kJudgedLogitS = 1.3e-7;
 
 double seconds_of(const Now& now, const std::function<void()>& work) {
@@ -41,7 +41,7 @@ int steps_of(const std::vector<ReferencePrompt>& prompts) {
                          [](int n, const ReferencePrompt& p) { return n + std::ssize(p.steps); });
 }
 
-// To prefill each prompt once.
+// Time to prefill each prompt once.
 double prefills_s(const StepPace& pace, const std::vector<ReferencePrompt>& prompts) {
   return std::accumulate(prompts.begin(), prompts.end(), 0.0,
                          [&](double s, const ReferencePrompt& p) {
@@ -61,8 +61,8 @@ GreedyReference cut(const GreedyReference& reference, int steps) {
   return part;
 }
 
-// Median time of `work` over up to kMostTries runs, or of as many as fit into kEnoughS. The first run
-// compiles kernels: it counts only where another one would cost too much.
+// Median time of `work` over up to kMostTries runs, or as many as fit into kEnoughS. The first run
+// compiles kernels: it counts only if another run would take too long.
 double settled_seconds(const Now& now, const std::function<void()>& work) {
   const double first = seconds_of(now, work);
   if (first > kTooSlowS) return first;
@@ -77,8 +77,8 @@ double settled_seconds(const Now& now, const std::function<void()>& work) {
   return *middle;
 }
 
-// Times decode() and prefill(), this one with fewer ids too: an engine that takes all rows in one pass
-// pays for the pass, another one for each row.
+// Times decode() and prefill(). Two prompt lengths tell the cost of a pass from that of a row: some
+// engines prefill all rows in one pass, others pay for each row.
 void measure_steps(const Now& now, Engine& engine, const std::vector<int32_t>& ids, size_t fewer,
                    StepPace& pace) {
   const auto start_with = [&](size_t count) {
@@ -139,8 +139,8 @@ void measure_pass(const Now& now, Engine& engine, const std::vector<int32_t>& id
       std::max(0.0, s - pace.prefill_s - pace.rows_s(std::ssize(ids) - 1)) / kMaxLogitSteps;
 }
 
-// Steps of a timed case that an engine decodes: warm-up, samples, and the state receipts of the first
-// block of each process and of a share of the others. By time the warm-up is counted in seconds.
+// Steps that an engine decodes in a timed case: warm-up, samples, state receipts of each process's
+// first block and of a share of the others. A warm-up by time is counted in seconds.
 struct TimedSteps {
   double bare = 0, with_logits = 0, prefills = 0, warm_up_s = 0;
   int processes = 1;
@@ -178,7 +178,7 @@ double ceiling_seconds(const CaseJob& job, int blocks) {
   return kSearchS + kOpenS * process_count(job) + kSampleS * blocks;
 }
 
-// Whether the run takes hardly more steps than a measurement does.
+// Whether the run takes hardly more steps than measuring its pace would.
 bool is_short(const CaseJob& job, const ModelShape& shape, const CaseReferences& references) {
   constexpr double kFewSteps = 2500, kFewBytes = 1e11;  // read by all steps
   if (references.live || job.whole_parity) return false;
@@ -199,9 +199,9 @@ bool is_known(const std::map<std::string, StepPace>& paces, const std::string& n
   return false;
 }
 
-// What a step takes longer behind `depth` KV rows, which it reads too: as long as the fastest engine
-// takes for so many bytes. A share of its own step would be too much for an engine whose launches take
-// longer than its reads.
+// Extra time of a step behind `depth` KV rows, which it reads too: the fastest engine's time for as
+// many bytes. Scaling an engine's own step would overestimate one whose launches take longer than
+// its reads.
 double depth_s(const ModelShape& shape, const std::map<std::string, StepPace>& paces, int depth) {
   const auto bytes = [&](int rows) { return static_cast<double>(shape.bytes_per_step(rows)); };
   if (bytes(0) <= 0) return 0;
@@ -214,9 +214,9 @@ double depth_s(const ModelShape& shape, const std::map<std::string, StepPace>& p
 
 }  // namespace
 
-void Forecaster::measure(const CaseJob& job, const FlowServices& services, bool whole) {
+void Forecaster::measure(const CaseJob& job, const CaseServices& services, bool whole) {
   if (models_.contains(job.model)) return;
-  const Now& now = services.now;
+  const Now now = clock_of(services);
   Model model;
   ModelWeights weights;
   model.load_s =
@@ -229,7 +229,7 @@ void Forecaster::measure(const CaseJob& job, const FlowServices& services, bool 
   for (const GreedyReference& reference : model.references.all) {
     if (!reference.token_only && !reference.prompts.empty()) with_logits = &reference;
   }
-  // Seeded prompts of 1, 5, 17 and 64 ids. A short one where each row of a prefill may cost a step.
+  // Seeded prompts of 1, 5, 17 and 64 ids; the short one if each row of a prefill may cost a step.
   const bool slow = !job.cuda() && model.shape.bytes_per_step(0) > kSlowBytes;
   const auto prompts = live_parity_prompts(job, model.shape, {});
   const std::vector<int32_t>& ids = prompts.at(slow ? 1 : 3);
@@ -262,7 +262,7 @@ void Forecaster::measure(const CaseJob& job, const FlowServices& services, bool 
         measure_judging(now, *engine, name, *with_logits, model.shape, pace);
       model.paces[name] = pace;
     } catch (const Error&) {
-      // The case meets the same error, and it becomes a verdict there.
+      // The case meets this error too, and turns it into a verdict.
     }
   }
   models_[job.model] = std::move(model);
@@ -361,7 +361,7 @@ double Forecaster::trials(const CaseJob& job, const Model& model, const StepPace
          kFreshProcesses * (kProcessS + prompts * repeated_s);
 }
 
-// Blocks of the case, over all processes. By time they follow from the paces that are known.
+// Blocks of the case, over all processes; with blocks by time, estimated from the known paces.
 int Forecaster::planned_blocks(const CaseJob& job, const Model& model) const {
   if (!job.blocks_by_time || job.one_at_a_time) return job.blocks;
   const double deeper_s = depth_s(model.shape, model.paces, first_depth(job));
@@ -380,7 +380,7 @@ double Forecaster::timing(const CaseJob& job, const Model& model, Forecast& fore
   const int blocks = planned_blocks(job, model);
   const TimedSteps steps = timed_steps(job, blocks);
   const double deeper_s = depth_s(model.shape, model.paces, first_depth(job));
-  // Plain `synthetic` is timed on the weights of its depth, which are made for it.
+  // Plain `synthetic` is timed on weights that are made for its depth.
   const bool other = parity_model(job.model) != model_at_depth(job.model, first_depth(job));
   double seconds = (other ? model.load_s : 0) + ceiling_seconds(job, blocks);
   const int tokens = job.n_prompt > 0 ? kPrefillCheckTokens : job.n_gen;

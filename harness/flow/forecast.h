@@ -22,7 +22,7 @@ struct StepPace {
   double prompt_s = 0;    // what judging a prompt costs besides its steps
   double pass_row_s = 0;  // a forced step, where the engine takes many in one pass (the truth)
 
-  double judged_s() const { return 2 * step_s + logits_s; }  // judge_parity() takes each step so
+  double judged_s() const { return 2 * step_s + logits_s; }  // three walks of judge_parity()
   double rows_s(int64_t rows) const { return row_s * static_cast<double>(rows); }
 };
 
@@ -42,14 +42,14 @@ class Forecaster {
   // timeout_s: of one call of an engine.
   explicit Forecaster(double timeout_s) : timeout_s_(timeout_s) {}
   // Loads the job's model and opens each of its engines for a few steps. The pace of an engine that
-  // fails stays unknown. Without `whole`, engines that are files are left out, and nothing is measured
-  // for a run so short that measuring would take a good part of it. Throws what loading the model and
-  // its references throws, and Interrupted.
-  void measure(const CaseJob& job, const FlowServices& services, bool whole);
+  // fails stays unknown. Without `whole`, skips engines that are files, and skips runs so short
+  // that measuring would take a good part of their time. Throws the errors of loading the model and
+  // its references, and Interrupted.
+  void measure(const CaseJob& job, const CaseServices& services, bool whole);
   // may_take_over() of the measured model.
   bool takes_over(const std::string& model) const;
-  // How long the case will take, by what measure() found for its model; a measurement for another
-  // case of that model serves too. An engine without one is named in Forecast::unknown.
+  // Predicts the case from what measure() found for its model, in this or another case of that
+  // model. Engines without a measurement are named in Forecast::unknown.
   Forecast forecast(const CaseJob& job) const;
 
  private:

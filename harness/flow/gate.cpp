@@ -17,8 +17,8 @@
 namespace mkbench {
 namespace {
 
-// The name under which find_references() files the model; empty: it has no references. A folder that
-// bears the name of one of our models and is another model has none of the committed ones.
+// The name under which find_references() files the model; empty: it has no references. A folder
+// named like a built-in model but with another shape gets no committed references.
 std::string reference_name(const CaseJob& job, const ModelShape& shape) {
   const ModelRow* row = find_model(job.model, shape);
   if (row != nullptr) return std::string(row->parity_set);
@@ -34,8 +34,8 @@ std::string reference_name(const CaseJob& job, const ModelShape& shape) {
   return name;
 }
 
-// The references of a case before its weights are known; nothing where they have a defect.
-std::optional<CaseReferences> planned_references(const CaseJob& job, const FlowServices& services,
+// The references of a case before its weights are known; nullopt if they have a defect.
+std::optional<CaseReferences> planned_references(const CaseJob& job, const CaseServices& services,
                                                  const ModelShape& shape) {
   CaseReferences references;
   try {
@@ -54,8 +54,8 @@ std::optional<CaseReferences> planned_references(const CaseJob& job, const FlowS
   const ModelRow* row = find_model(job.model);
   if (is_analytic(row) && !has_committed_truth(row)) {
     throw Error(ErrorKind::kInvalidReference,
-                fmt::format("model {}: no references are committed for this shape; without "
-                            "--require-reference a live one judges, beside the closed form",
+                fmt::format("model {}: no references are committed for this shape; omit "
+                            "--require-reference to compute one in this run",
                             job.model));
   }
   const bool ours = has_committed_truth(row);
@@ -64,7 +64,7 @@ std::optional<CaseReferences> planned_references(const CaseJob& job, const FlowS
   const std::string file = colon == std::string::npos
                                ? "reference.json"
                                : fmt::format("reference-{}.json", name.substr(colon + 1));
-  std::string found = "no reference of it", command = parity_model(job.model);
+  std::string found = "no reference", command = parity_model(job.model);
   if (ours) found = fmt::format("no {}/{} in the committed references", folder, file);
   if (!job.reference_dir.empty()) {
     found = fmt::format("no {}/reference*.json in {}", folder, job.reference_dir);
@@ -79,7 +79,7 @@ std::optional<CaseReferences> planned_references(const CaseJob& job, const FlowS
 
 }  // namespace
 
-CaseReferences find_case_references(const CaseJob& job, const FlowServices& services,
+CaseReferences find_case_references(const CaseJob& job, const CaseServices& services,
                                     const ModelWeights& weights) {
   const ModelRow* row = find_model(job.model);
   const std::string name = reference_name(job, weights.config.shape);
@@ -124,13 +124,13 @@ int parity_positions(const CaseReferences& references, const CaseJob& job,
   return static_cast<int>(most);
 }
 
-int planned_parity_positions(const CaseJob& job, const FlowServices& services,
+int planned_parity_positions(const CaseJob& job, const CaseServices& services,
                              const ModelShape& shape) {
   const auto references = planned_references(job, services, shape);
   return references ? parity_positions(*references, job, shape) : 0;
 }
 
-CaseShapes planned_shapes(const CaseJob& job, const FlowServices& services, const ModelShape& shape,
+CaseShapes planned_shapes(const CaseJob& job, const CaseServices& services, const ModelShape& shape,
                           bool timed) {
   std::set<int> lengths, prefills;
   const auto add = [&](int rows, int steps) {
@@ -180,8 +180,8 @@ ParityOptions Gate::options_for(const Engine& engine, const std::string& name) c
   return options;
 }
 
-// Adds to `report`, also where the engine ends by an error. `budget`: null for the baseline, whose
-// own gate has no time budget.
+// Adds to `report` even if the engine fails. `budget`: null for the baseline, whose own gate has no
+// time budget.
 void Gate::judge(Engine& engine, const std::string& name, ParityOptions options,
                  const TimeBudget* budget, ParityReport& report) {
   const WatchEnd end(watch_);
@@ -218,17 +218,17 @@ void Gate::set_ratchet(const Engine& engine, const GreedyReference& reference,
                        ParityOptions& options) const {
   options.ratchet_key.reset();
   options.ratchet.reset();
-  if (reference.sha256.empty()) return;  // a live reference has none
+  if (reference.sha256.empty()) return;  // a live reference has no ratchet
   const EngineCapabilities capabilities = engine.capabilities();
   options.ratchet_key = RatchetKey{.engine = capabilities.name,
                                    .card = card_of(capabilities.device),
                                    .model = reference_name(job_, weights_.config.shape),
                                    .lagset = weights_.lagset,
                                    .reference_sha256 = reference.sha256};
-  if (services_.ratchet) options.ratchet = services_.ratchet(*options.ratchet_key);
+  options.ratchet = services_.ratchet(*options.ratchet_key);
 }
 
-// That of the reference whose prompts are repeated.
+// Sets the ratchet of the reference whose prompts are repeated.
 void Gate::set_first_ratchet(const Engine& engine, ParityOptions& options) const {
   const auto first = std::find_if(references_.all.begin(), references_.all.end(),
                                   [](const GreedyReference& r) { return !r.token_only; });
@@ -237,6 +237,7 @@ void Gate::set_first_ratchet(const Engine& engine, ParityOptions& options) const
 
 void Gate::send_parity(const std::string& engine, const ParityReport& report) {
   sink_.send(ParityJudged{engine, report});
+  sink_.send(MemoryHeld{services_.held_bytes()});
 }
 
 std::unique_ptr<Engine> Gate::add_live_reference(Engine& judge) {
@@ -259,7 +260,7 @@ std::unique_ptr<Engine> Gate::add_live_reference(Engine& judge) {
 bool Gate::pass_judge(Contestant& contestant) {
   ParityReport report;
   guard_engine(sink_, contestant, [&] {
-    // Lives until the findings are sent: then the memory that is taken is looked at.
+    // Stays open until the findings are sent, because the memory in use is read at that moment.
     std::unique_ptr<Engine> head_fp32;
     if (references_.live) head_fp32 = add_live_reference(*contestant.engine);
     report = judge_baseline(*contestant.engine, contestant.name);
@@ -294,9 +295,9 @@ bool Gate::pass_judge(Contestant& contestant) {
   return true;
 }
 
-// Judges the prompts and, in `parity`, runs the trials. The report of the prompts is sent before the
-// trials begin, so it stands however the trials end. What was proven first outranks what ended it:
-// an error (a hang, a crash) is told beside the verdict of an engine that has failed already.
+// Judges the prompts and, in `parity`, runs the trials. The report of the prompts is sent before
+// the trials begin, so it stands however the trials end. If the verdict is proven already, a later
+// error (a hang, a crash) is only added to its reason.
 void Gate::judge_within(TimeBudget& budget, Trials& trials, Contestant& contestant,
                         ParityReport& report) {
   ParityOptions options = options_for(*contestant.engine, contestant.name);
@@ -323,7 +324,7 @@ void Gate::judge_engine(Contestant& contestant) {
   guard_engine(sink_, contestant, [&] {
     services_.take_turn(*contestant.engine);
     ParityReport report;
-    TimeBudget budget(job_.time_budget_s, services_.now);
+    TimeBudget budget(job_.time_budget_s, clock_of(services_));
     Trials trials(job_, services_, weights_, max_context_, watch_, budget, live_sweep_);
     judge_within(budget, trials, contestant, report);
     const JudgedText text = judged_text(references_.all, report.rows);

@@ -1,5 +1,5 @@
-// The gate of a case: finds the references for the weights, holds the judge (the engine that parity
-// compares with) to them, and then each other engine.
+// The gate of a case: finds the references for the weights; by them it judges first the judge (the
+// engine that parity compares with) and then each other engine.
 #pragma once
 
 #include <optional>
@@ -27,15 +27,15 @@ struct CaseReferences {
 // Throws Error(kInvalidReference) where a model whose references are committed has none, where
 // --require-reference finds none (naming the command that makes one), for a reference made from
 // other weights, and for one that contradicts the closed form.
-CaseReferences find_case_references(const CaseJob& job, const FlowServices& services,
+CaseReferences find_case_references(const CaseJob& job, const CaseServices& services,
                                     const ModelWeights& weights);
 
 // The number of positions that an engine needs to be judged by `references`.
 int parity_positions(const CaseReferences& references, const CaseJob& job, const ModelShape& shape);
 
-// What the engines of the case compute while they are judged and, with `timed`, until the case ends;
-// as far as it is known before the weights are loaded.
-CaseShapes planned_shapes(const CaseJob& job, const FlowServices& services, const ModelShape& shape,
+// Number of different shapes that the engines compute while they are judged and, with `timed`,
+// until the case ends; as far as it is known before the weights are loaded.
+CaseShapes planned_shapes(const CaseJob& job, const CaseServices& services, const ModelShape& shape,
                           bool timed = true);
 
 // Number of steps after each prompt of a live reference.
@@ -55,10 +55,10 @@ class Gate {
         watch_(watch),
         sink_(sink) {}
 
-  // Holds the judge to the references, and first makes the live reference where one is needed.
-  // Returns true where the judge passed; else sends the verdicts INVALID_REFERENCE.
+  // Makes the live reference if one is needed, then judges the judge by the references. Returns
+  // true if the judge passed; else sends the verdict INVALID_REFERENCE.
   bool pass_judge(Contestant& contestant);
-  // The judge is closed: failures of other engines are not localised from now on.
+  // Call when the judge is closed: failures of other engines are then no longer localised.
   void drop_judge() { judge_ = nullptr; }
   // Judges a candidate, or a yardstick that is not the judge; sends its verdict and parity report.
   void judge_engine(Contestant& contestant);
@@ -79,7 +79,7 @@ class Gate {
   std::unique_ptr<Engine> make(const std::string& name);
 
   const CaseJob& job_;
-  const FlowServices& services_;
+  const CaseServices& services_;
   const ModelWeights& weights_;
   CaseReferences& references_;
   const int max_context_;
@@ -91,7 +91,7 @@ class Gate {
 
 // parity_positions() before the weights are loaded. A reference that cannot be read is ignored
 // here; find_case_references() refuses it later.
-int planned_parity_positions(const CaseJob& job, const FlowServices& services,
+int planned_parity_positions(const CaseJob& job, const CaseServices& services,
                              const ModelShape& shape);
 
 // The model whose weights and references judge `model`: the analytic checkpoint is judged on the

@@ -9,8 +9,8 @@ namespace {
 
 volatile std::sig_atomic_t interrupts = 0;
 
-// The third one ends the process at once, also where it loads or judges and asks no host: hosts end
-// with it, and the next run removes what it has left in the temporary folder.
+// The third interrupt ends the process at once, even while it loads or judges. Its hosts end too,
+// and the next run removes what it has left in the temporary folder.
 void count_interrupt(int) {
   constexpr int kPatience = 3, kInterruptedExit = 130;
   interrupts = interrupts + 1;
@@ -27,7 +27,7 @@ void install_interrupt_handlers() {
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
   std::signal(SIGPIPE, SIG_IGN);
-  std::signal(SIGCHLD, SIG_DFL);  // may be inherited as ignored, and no host could be waited for
+  std::signal(SIGCHLD, SIG_DFL);  // an inherited SIG_IGN would keep waitpid() from reporting hosts
 }
 
 int interrupt_count() { return interrupts; }

@@ -41,14 +41,14 @@ struct CaseJob : CaseSettings {
   int gpu = 0;
   std::vector<CaseEngine> engines;  // the judge first
   bool one_at_a_time = false;       // one engine is open at a time (--resident one)
-  bool may_open_one = false;        // where memory asks for it (choose_residency())
+  bool may_open_one = false;        // sets one_at_a_time if memory is short (choose_residency())
   // Why no ceiling is timed beside the engines; empty where one is.
   std::string no_ceiling = "no ceiling was asked for";
   int depth = 0;     // KV rows before the first timed step
   int n_gen = 0;     // timed tokens; in a prefill test, untimed tokens that check it
-  int n_prompt = 0;  // > 0: a prefill test with so many KV rows
+  int n_prompt = 0;  // > 0: a prefill test of this many KV rows
   int blocks = 10, max_blocks = 10;  // paired blocks, over all processes
-  // Every timed engine is opened anew so often. With one_at_a_time each turn has a process already.
+  // How often each timed engine is opened anew. With one_at_a_time every turn has its own process.
   int processes = 1;
   bool blocks_by_time = false;  // blocks until each engine has samples of kSampleS (replication.h)
   int warmup = 1;               // untimed runs of each engine in each process

@@ -16,8 +16,8 @@ class LateIds {
   LateIds(std::vector<int32_t> pool, std::function<uint64_t(uint64_t bound)> random)
       : all_(std::move(pool)), random_(std::move(random)) {}
   int32_t draw();
-  // Gives up a half of the pool, drawn at random: an engine that remembers the ids of one half finds nothing in
-  // the other. Both have the whole pool where it has one id.
+  // Removes a random half of the pool and returns it, so that an engine that remembers the ids of
+  // one half gains nothing in the other. If the pool has a single id, both get it.
   LateIds split();
 
  private:

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kMostTokens = 64;
 
-LaunchTrace trace_engine(const CaseJob& job, const FlowServices& services, const TimedTruth& truth,
+LaunchTrace trace_engine(const CaseJob& job, const CaseServices& services, const TimedTruth& truth,
                          Contestant& c, ProgressWatch& watch) {
   const WatchEnd end(watch);
   watch.begin("launches", c.name, c.engine.get());
@@ -20,7 +20,7 @@ LaunchTrace trace_engine(const CaseJob& job, const FlowServices& services, const
                         job.n_prompt > 0 ? kPrefillCheckTokens : std::min(job.n_gen, kMostTokens));
 }
 
-// A trace that did not take place tells nothing of the claim.
+// A trace that failed says nothing about the claim.
 void check_claim(const Engine& engine, const LaunchTrace& trace) {
   if (!engine.capabilities().one_launch || !trace.problem.empty() || trace.launches() == 1) return;
   throw Error(ErrorKind::kIntegrity,
@@ -30,7 +30,7 @@ void check_claim(const Engine& engine, const LaunchTrace& trace) {
 
 }  // namespace
 
-void trace_launches(const CaseJob& job, const FlowServices& services, const TimedTruth& truth,
+void trace_launches(const CaseJob& job, const CaseServices& services, const TimedTruth& truth,
                     const std::vector<Contestant*>& engines,
                     const std::function<void(Contestant&)>& open, ProgressWatch& watch,
                     EventSink& sink) {

@@ -12,11 +12,11 @@
 
 namespace mkbench {
 
-// Sends one LaunchesTraced for each engine. An engine that claims a whole decode in one launch, of
-// which another number of kernels and graphs was recorded, fails with INTEGRITY; copies and memsets
-// around its launch are allowed. Closes the engines. `open` makes those that are not open: the job
-// holds one at a time. Throws Interrupted.
-void trace_launches(const CaseJob& job, const FlowServices& services, const TimedTruth& truth,
+// Sends one LaunchesTraced for each engine. An engine that claims a whole decode in one launch
+// fails with INTEGRITY if another number of kernels and graphs was recorded; copies and memsets
+// around its launch are allowed. Closes the engines. `open` makes an engine that is not open,
+// because the job holds one at a time. Throws Interrupted.
+void trace_launches(const CaseJob& job, const CaseServices& services, const TimedTruth& truth,
                     const std::vector<Contestant*>& engines,
                     const std::function<void(Contestant&)>& open, ProgressWatch& watch,
                     EventSink& sink);

@@ -47,7 +47,7 @@ ParityReport report_of(const FailedStep& step, PrecisionClass precision) {
   return report;
 }
 
-// Says which steps there are.
+// Throws Error(kBadInput), which lists the known prompts and positions.
 [[noreturn]] void refuse_only(const CaseJob& job, const std::string& asked,
                               const std::vector<GreedyReference>& references) {
   std::vector<std::string> known;
@@ -128,7 +128,7 @@ void keep_prompt(const CaseJob& job, std::vector<GreedyReference>& references) {
   references = std::move(kept);
 }
 
-void run_only(const CaseJob& job, const FlowServices& services, const ModelWeights& weights,
+void run_only(const CaseJob& job, const CaseServices& services, const ModelWeights& weights,
               const std::vector<GreedyReference>& references, int max_context,
               std::vector<Contestant>& contestants, const std::function<void(Contestant&)>& make,
               ProgressWatch& watch, EventSink& sink) {

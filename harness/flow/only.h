@@ -1,4 +1,4 @@
-// `mkbench parity --only`: one step is repeated instead of all checks.
+// `mkbench parity --only`: repeats one step instead of running all checks.
 #pragma once
 
 #include <functional>
@@ -13,7 +13,7 @@
 
 namespace mkbench {
 
-// A step of a reference; null pointers where there is none.
+// A step of a reference; null pointers if it was not found.
 struct FoundStep {
   const GreedyReference* reference = nullptr;
   const ReferencePrompt* prompt = nullptr;
@@ -33,17 +33,17 @@ ReplayOptions replay_options(double pairwise_d, const std::string& engine, const
 void name_step(const CaseJob& job, const ModelWeights& weights, const std::string& engine,
                bool committed, FailedStep& step);
 
-// KV rows that the job's step needs. Throws Error(kBadInput) naming the prompts
-// that there are, where the step is not known.
+// KV rows that the job's step needs. Throws Error(kBadInput), which lists the known prompts, if the
+// step is unknown.
 int only_positions(const CaseJob& job, const std::vector<GreedyReference>& references);
 
-// Leaves the prompt `name` of the references alone. Throws Error(kBadInput) naming the prompts that
-// there are, where none has the name.
+// Keeps only the prompt job.only_prompt of the references. Throws Error(kBadInput), which lists the
+// known prompts, if none has that name.
 void keep_prompt(const CaseJob& job, std::vector<GreedyReference>& references);
 
-// Repeats the step on every candidate, beside the truth and the judge; sends what each said and a
-// verdict. `make` makes the engine of a contestant.
-void run_only(const CaseJob& job, const FlowServices& services, const ModelWeights& weights,
+// Repeats the step on every candidate, beside the truth and the judge; sends each candidate's
+// findings and verdict. `make` makes the engine of a contestant.
+void run_only(const CaseJob& job, const CaseServices& services, const ModelWeights& weights,
               const std::vector<GreedyReference>& references, int max_context,
               std::vector<Contestant>& contestants, const std::function<void(Contestant&)>& make,
               ProgressWatch& watch, EventSink& sink);

@@ -26,7 +26,7 @@ class Recorder {
         plan_(plan),
         weights_(services.load(job.model, first_depth(job))),
         truth_(find_timed_truth(job, weights_)),
-        late_ids_(truth_.late_ids, services.random) {}
+        late_ids_(truth_.late_ids, draws_of(services)) {}
 
   std::map<std::string, std::vector<double>> run() {
     open();
@@ -53,7 +53,7 @@ class Recorder {
     for (const CaseEngine& engine : job_.engines) names.push_back(engine.name);
     services_.expect(names);
     const int context = static_cast<int>(truth_.prompt.size()) + plan_.tokens;
-    // What is opened first lies elsewhere in a card's memory than what follows, in every recording.
+    // The order of opening decides where in the card's memory an engine lies: it is drawn.
     const auto orders = block_orders(static_cast<int>(names.size()), 1, true, plan_.seed);
     for (const int place : orders.front()) {
       const std::string& name = names[static_cast<size_t>(place)];
@@ -89,15 +89,15 @@ class Recorder {
                 fmt::format("{}: {}, {} times in a row", one.name, doubt, kMostRepeatedBlocks + 1));
   }
 
-  // Every engine of a block must emit what the first one does, or the closed form where there is one.
+  // All engines must emit the ids of the closed form or, without one, of the block's first engine.
   void check_ids(const Recorded& one, int32_t late, const std::vector<int32_t>& ids) {
     const auto expected = truth_.expected(late, plan_.tokens);
     if (expected) emitted_[late] = *expected;
     const std::vector<int32_t>& wanted = emitted_.try_emplace(late, ids).first->second;
     if (ids == wanted && std::ssize(ids) == plan_.tokens) return;
     throw Error(ErrorKind::kIntegrity,
-                fmt::format("{}: after the late id {} found {} ids that differ from those of its "
-                            "neighbour, or not {} of them",
+                fmt::format("{}: after the late id {}: {} ids came back; wanted {}, equal to the "
+                            "closed form or to the block's first engine",
                             one.name, late, ids.size(), plan_.tokens));
   }
 

@@ -13,7 +13,7 @@
 namespace mkbench {
 
 struct RecordPlan {
-  int tokens = 128;  // a block
+  int tokens = 128;  // of each block
   int blocks = 20;
   int warmup = 4;     // untimed blocks of each engine before
   uint64_t seed = 1;  // of the order inside the blocks

@@ -4,7 +4,7 @@ namespace mkbench {
 namespace {
 
 std::unique_ptr<Engine> make_for(const CaseJob& job, const CaseEngine& engine,
-                                 const FlowServices& services, const ModelWeights& weights) {
+                                 const CaseServices& services, const ModelWeights& weights) {
   const int context = context_for(first_depth(job) + job.n_gen + 1, weights.config.max_positions);
   return services.make_engine({.name = engine.name, .max_context = context}, weights);
 }
@@ -12,14 +12,14 @@ std::unique_ptr<Engine> make_for(const CaseJob& job, const CaseEngine& engine,
 }  // namespace
 
 RepeatedDecode::RepeatedDecode(const CaseJob& job, const CaseEngine& engine,
-                               const FlowServices& services)
+                               const CaseServices& services)
     : job_(job),
       services_(services),
       weights_(services.load(job.model, first_depth(job))),
       truth_(find_timed_truth(job, weights_)),
       engine_(make_for(job, engine, services, weights_)),
       can_(engine_->capabilities()),
-      late_ids_(truth_.late_ids, services.random) {}
+      late_ids_(truth_.late_ids, draws_of(services)) {}
 
 void RepeatedDecode::begin() {
   if (!prefilled_) {

@@ -14,17 +14,17 @@ namespace mkbench {
 class RepeatedDecode {
  public:
   // Loads the weights and makes the engine.
-  RepeatedDecode(const CaseJob& job, const CaseEngine& engine, const FlowServices& services);
+  RepeatedDecode(const CaseJob& job, const CaseEngine& engine, const CaseServices& services);
 
   Engine& engine() { return *engine_; }
   // Goes back to the KV rows before the timed tokens, which the first call prefills. Throws Interrupted.
   void begin();
-  // Decodes them; call begin() before.
+  // Decodes the timed tokens; call begin() before.
   void decode();
 
  private:
   const CaseJob& job_;
-  const FlowServices& services_;
+  const CaseServices& services_;
   const ModelWeights weights_;
   const TimedTruth truth_;
   const std::unique_ptr<Engine> engine_;

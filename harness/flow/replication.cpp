@@ -6,21 +6,21 @@
 namespace mkbench {
 namespace {
 
-// Blocks that --blocks gives to a process: the first ones get one more where they do not divide.
+// Blocks of a process under --blocks; a remainder goes to the first processes.
 int blocks_of_process(const CaseJob& job, int process) {
   const int processes = process_count(job);
   return job.blocks / processes + (process < job.blocks % processes ? 1 : 0);
 }
 
-// By time: whether a process with so many blocks takes another one. sample_s: of the engine with the
-// least; blocks_s: since its first block began.
+// With blocks by time: whether a process that has run `blocks` of them takes another. sample_s: the
+// least of all engines; blocks_s: since the process's first block began.
 bool needs_block(const CaseJob& job, int blocks, double sample_s, double blocks_s) {
   if (blocks < kLeastBlocks) return true;
   const double processes = process_count(job);
   return sample_s < kSampleS / processes && blocks_s < kMostBlocksS / processes;
 }
 
-// Half the interval over the middle; absent without an interval.
+// Half-width of the interval, relative to its middle; absent without an interval.
 std::optional<double> relative_half(const std::optional<Interval>& ci, double middle) {
   if (!ci) return std::nullopt;
   return (ci->high - ci->low) / 2 / middle;
@@ -108,7 +108,7 @@ double BlockSchedule::sample_s(const std::string& engine) const {
 }
 
 const std::vector<int>& BlockSchedule::order(int number) {
-  if (number >= std::ssize(orders_)) {  // orders of more blocks begin with those of fewer
+  if (number >= std::ssize(orders_)) {  // orders are the same however many follow
     orders_ = block_orders(static_cast<int>(engines_.size()), 2 * number + 16, job_.random_order,
                            job_.seed);
   }

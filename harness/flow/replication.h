@@ -14,23 +14,23 @@
 
 namespace mkbench {
 
-// Processes on a GPU, where --processes does not say.
+// Processes on a GPU without --processes.
 inline constexpr int kGpuProcesses = 5;
-// Blocks by time: seconds of samples of the fastest engine, and seconds in which blocks may begin,
-// each over all processes; and how many blocks a process has at least. The second bound ends blocks
-// of slow engines: eager with 40 ms a token takes 5 s for 128 of them.
+// Blocks by time, over all processes: seconds of samples that the fastest engine needs, and seconds
+// after which no block begins (eager at 40 ms a token takes 5 s for a sample of 128 tokens).
+// kLeastBlocks is the least for each process.
 inline constexpr double kSampleS = 3, kMostBlocksS = 40;
 inline constexpr int kLeastBlocks = 2;
 
 // Processes that each engine is timed in, as far as it is known before the first block. With one
-// engine open at a time each turn has one.
+// engine open at a time, every turn has its own.
 int process_count(const CaseJob& job);
-// Blocks of each process, by time, of engines whose samples take so many seconds.
+// Blocks of each process, chosen by time, for engines whose samples take `sample_s` seconds.
 int blocks_by_time(const CaseJob& job, const std::vector<double>& sample_s);
 
-// Which block comes next, of which process. By time, the first process decides for all: each has as
-// many blocks. Else job.blocks are spread over the processes. --target-rel-ci adds processes like the
-// last one, up to job.max_blocks; where there is one process, blocks.
+// Decides which block of which process comes next. With blocks by time, the first process sets the
+// number for all; else job.blocks are spread over the processes. --target-rel-ci adds processes
+// like the last one (with a single process, blocks), up to job.max_blocks.
 class BlockSchedule {
  public:
   // Job, engines and clock outlive the schedule.

@@ -16,14 +16,14 @@ struct Traces {
   int64_t launches = 0;
   int kv_rows = 0;  // prefill tests: rows whose checksum was compared with the first prefill's
   bool kv_equal = true;
-  std::string doubt{};  // why the time may be wrong: of the clock (TimedCall) or of the card
+  std::string doubt{};  // why the time may be wrong: the clock (TimedCall) or the card
   ClockOverhead overhead{};
 };
 
-// Why the time of a run may be wrong; empty where it may not.
+// Why the time of a run may be wrong; empty if there is no doubt.
 std::string clock_doubt(const Sample& sample, const Traces& traces);
 
-// -1 stands for a step that was not run.
+// True if an id is -1, which stands for a step that was not run.
 bool has_gap(const std::vector<int32_t>& ids);
 
 // Checks a finished sample, gravest failure first, and fills in its validity and receipts. Without

@@ -1,5 +1,6 @@
-// What a case needs from outside: weights, references, engines, memory. All of it is functions, so
-// that tests can script them.
+// What a case needs from outside, as two abstract classes: what it is given (models, references, engines,
+// memory), and what its clock is given (turns of the engines, timed calls). harness/hosts implements both
+// with engines in processes, tests with scripts.
 #pragma once
 
 #include <cstdint>
@@ -43,61 +44,87 @@ struct CaseShapes {
   int lengths = 0, prefills = 0;
 };
 
-struct FlowServices {
-  // By this clock a case decides: budgets, warm-ups, blocks by time, forecasts.
-  Now now = steady_seconds;
-  std::function<ModelConfig(const std::string& model)> config;
+class CaseServices {
+ public:
+  virtual ~CaseServices() = default;
+
+  // Seconds. By this clock a case decides: budgets, warm-ups, blocks by time, forecasts.
+  virtual double now() const = 0;
+  virtual bool stop() const = 0;  // true after Ctrl-C
+  // A profiler's range; `name` is a string literal.
+  virtual RangeGuard range(const char* name) const = 0;
+  // A number below `bound`, for late ids and for choosing the samples that get a state receipt: no
+  // engine may foresee it.
+  virtual uint64_t random(uint64_t bound) const = 0;
+
+  virtual ModelConfig config(const std::string& model) const = 0;
   // Weights of a model; `depth` chooses the lag set of plain `synthetic`.
-  std::function<ModelWeights(const std::string& model, int depth)> load;
+  virtual ModelWeights load(const std::string& model, int depth) const = 0;
   // All references of a model by the model's name, checked; empty if there is none.
-  std::function<std::vector<GreedyReference>(const std::string& model_name)> references;
+  virtual std::vector<GreedyReference> references(const std::string& model_name) const = 0;
+  // The entry of reports/ratchet.json; nullopt if that file has none.
+  virtual std::optional<Ratchet> ratchet(const RatchetKey& key) const = 0;
+
   // The caller sets name, max_context and fault of the request; the service fills in the rest.
-  std::function<std::unique_ptr<Engine>(const EngineRequest&, const ModelWeights&)> make_engine;
+  virtual std::unique_ptr<Engine> make_engine(const EngineRequest& request,
+                                              const ModelWeights& weights) const = 0;
+  // Starts the processes of engines that will be made soon.
+  virtual void expect(const std::vector<std::string>& names) const = 0;
+  // Ends the process of an engine that is closed: the next make_engine() gets a fresh one.
+  virtual void end_process(const std::string& name) const = 0;
+  // What reports say of an engine that make_engine() has made.
+  virtual EngineFacts facts(Engine& engine) const = 0;
   // Switches an engine to an ablation and back; its weights stay. Returns why the engine has no
   // ablations, or an empty string.
-  std::function<std::string(const std::string& name, Engine&, Ablation)> ablate;
-  // What reports/ratchet.json commits; empty where that file has no such entry.
-  std::function<std::optional<Ratchet>(const RatchetKey&)> ratchet;
+  virtual std::string ablate(Engine& engine, Ablation ablation) const = 0;
+  // Decodes n tokens, untimed, and says what reached the card, or why that was not recorded. The
+  // engine must be closed afterwards. Throws Error if its process has died.
+  virtual LaunchTrace trace(Engine& engine, int n) const = 0;
+
   // Bytes of the job's device that make_engine() would take for this request.
-  std::function<int64_t(const EngineRequest&, const ModelConfig&)> bytes;
+  virtual int64_t bytes(const EngineRequest& request, const ModelConfig& config) const = 0;
   // Bytes of the job's device that the process of an engine takes besides the engine: libraries and
   // the code that they compile for the shapes of a case, or a context on the card.
-  std::function<int64_t(const std::string& name, const CaseShapes&)> process_bytes =
-      [](const auto&, const auto&) { return int64_t{0}; };
+  virtual int64_t process_bytes(const std::string& name, const CaseShapes& shapes) const = 0;
   // Bytes of the job's device that are taken once, beside the engines: on a CPU this process, and
   // the weights, which all engines read.
-  std::function<int64_t(const ModelConfig&)> shared_bytes = [](const auto&) { return int64_t{0}; };
+  virtual int64_t shared_bytes(const ModelConfig& config) const = 0;
   // Bytes of the job's device that the whole case may take: what is free now, and what processes of
   // this run hold and case_memory() counts once more (on a CPU all of it, on a GPU their contexts).
-  std::function<int64_t()> free_bytes;
-  // Ends the process of an engine that is closed: the next make_engine() gets a fresh one.
-  std::function<void(const std::string& name)> end_process = [](const std::string&) {};
-  // What reports say of an engine that make_engine() has made.
-  std::function<EngineFacts(const Engine&)> facts;
-  // Engines that will be made soon: their processes may start already.
-  std::function<void(const std::vector<std::string>& names)> expect = [](const auto&) {};
-  // Called once all engines are judged: what only judging needs is closed.
-  std::function<void()> begin_timing = [] {};
+  virtual int64_t free_bytes() const = 0;
+  // Bytes that are taken now: on a CPU by this process and its hosts, on a GPU by everybody; 0 if unknown.
+  virtual int64_t held_bytes() const = 0;
+};
+
+class ClockServices {
+ public:
+  virtual ~ClockServices() = default;
+
+  // Called once all engines are judged: closes what only judging needs.
+  virtual void begin_timing() const = 0;
   // Called before each timed part of an engine: nothing else runs, and no data of the preparation
   // waits in L2 to be written back (l2_flush.h).
-  std::function<void(Engine&)> take_turn = [](Engine&) {};
-  // Called after each timed part. Throws Error(kIntegrity) where the engine has left work behind.
+  virtual void take_turn(Engine& engine) const = 0;
+  // Called after each timed part. Throws Error(kIntegrity) if the engine has left work behind.
   // Returns why what was timed does not count, else an empty string.
-  std::function<std::string(Engine&)> end_turn = [](Engine&) { return std::string(); };
+  virtual std::string end_turn(Engine& engine) const = 0;
   // Makes one call of the engine and says how long it took, by the harness's clock next to the
-  // engine. Throws Error(kIntegrity) where that clock contradicts the clock of this process.
-  std::function<TimedCall(Engine&, const std::function<void()>& call)> timed;
-  // Decodes n tokens, untimed, and says what reached the card, or why that was not recorded. The
-  // engine must be closed afterwards. Throws Error where its process has died.
-  std::function<LaunchTrace(Engine&, int n)> trace;
-  std::function<RangeGuard(const char* name)> range;  // `name`: a string literal
-  // What a profiler shows of the engine's next decode.
-  std::function<void(Engine&, const RangeLabel&)> label_next = [](Engine&, const RangeLabel&) {};
+  // engine. Throws Error(kIntegrity) if that clock contradicts the clock of this process.
+  virtual TimedCall timed(Engine& engine, const std::function<void()>& call) const = 0;
   // Whether the card is read during the timed calls that follow. Called outside of turns.
-  std::function<void(bool on)> watch_card = [](bool) {};
-  std::function<bool()> stop;  // true after Ctrl-C
-  // Late ids, and which samples get a state receipt: no engine may foresee them.
-  std::function<uint64_t(uint64_t bound)> random = random_below;
+  virtual void watch_card(bool on) const = 0;
+  // What a profiler shows of the engine's next decode.
+  virtual void label_next(Engine& engine, const RangeLabel& label) const = 0;
 };
+
+class FlowServices : public CaseServices, public ClockServices {};
+
+// Functions of services that must outlive them.
+inline Now clock_of(const CaseServices& services) {
+  return [&services] { return services.now(); };
+}
+inline std::function<uint64_t(uint64_t bound)> draws_of(const CaseServices& services) {
+  return [&services](uint64_t bound) { return services.random(bound); };
+}
 
 }  // namespace mkbench

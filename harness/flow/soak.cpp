@@ -33,7 +33,7 @@ struct StepResult {
 class SoakedStep {
  public:
   // `stressed`: the engine has the hook for counters and delays.
-  SoakedStep(Engine& engine, bool stressed, const FlowServices& services, int vocab,
+  SoakedStep(Engine& engine, bool stressed, const CaseServices& services, int vocab,
              const SoakTruth& truth, SoakStep step, StepResult& result)
       : engine_(engine),
         stressed_(stressed),
@@ -46,16 +46,16 @@ class SoakedStep {
   }
 
   void run() {
-    // Before the prefill too: a short one runs through the launched kernel, and another order of sums would
-    // give other rows than a prefill that is repeated later.
+    // Before the prefill too: a short prefill runs through the launched kernel, and only the same
+    // order of sums gives the same rows when the prefill is repeated.
     stress();
     call([&] { start_afresh(engine_, prompt_); });
-    // The counters begin anew for the launches that follow: near an edge they pass it in the first one.
+    // Restart the counters: those that begin near an edge must pass it in the first launch.
     stress();
     Snapshot start;
     if (can_.snapshots) call([&] { start = engine_.save(); });
     const RunBits first = launch(0, "the first launch");
-    if (result_.sums.count(SoakCheck::kTokens).failed > 0) return;  // to repeat it says nothing new
+    if (result_.sums.count(SoakCheck::kTokens).failed > 0) return;  // a repeat would add nothing
     for (int r = 0; r < step_.repeats; ++r) repeat(r, start, first);
     for (int f = 1; f <= step_.further; ++f)
       launch(static_cast<size_t>(f * step_.tokens), fmt::format("launch {} behind it", f));
@@ -118,7 +118,7 @@ class SoakedStep {
     if (!difference.empty()) fail(SoakCheck::kLaunches, which + ": " + difference);
   }
 
-  // The first failure of a check is told.
+  // Records only the first failure of each check.
   void fail(SoakCheck check, const std::string& what) {
     const SoakCheckInfo& info = info_of(check);
     for (const SoakFailure& failure : result_.sums.failures) {
@@ -132,7 +132,7 @@ class SoakedStep {
 
   Engine& engine_;
   const bool stressed_;
-  const FlowServices& services_;
+  const CaseServices& services_;
   const EngineCapabilities can_;
   const int vocab_;
   SoakStep step_;
@@ -142,7 +142,7 @@ class SoakedStep {
 
 class Soak {
  public:
-  Soak(const SoakPlan& plan, const FlowServices& services, const ModelWeights& weights,
+  Soak(const SoakPlan& plan, const CaseServices& services, const ModelWeights& weights,
        const SoakTruth& truth, SoakReport& report,
        const std::function<void(const SoakReport&)>& keep)
       : plan_(plan),
@@ -186,7 +186,7 @@ class Soak {
   double seconds() const { return before_s_ + services_.now() - begun_s_; }
 
   void open() {
-    // plain's faults are in an instance of its own.
+    // The faults of plain are compiled into a separate instance.
     const bool hooked = plan_.engine.name == "plain" && plan_.job.fault != PlantedFault::kNone;
     engine_ = services_.make_engine({.name = hooked ? kPlainWithFaults : plan_.engine.name,
                                      .max_context = report_.identity.context,
@@ -250,7 +250,7 @@ class Soak {
     report_.failures.push_back(std::move(failure));
   }
 
-  // The call in which the engine failed was looked at, too.
+  // A failed call counts as looked at, too.
   void failed_call(const Error& error) {
     SoakCount& calls = report_.count(SoakCheck::kCalls);
     ++calls.looked, ++calls.failed;
@@ -262,7 +262,7 @@ class Soak {
   }
 
   const SoakPlan& plan_;
-  const FlowServices& services_;
+  const CaseServices& services_;
   const ModelWeights& weights_;
   const SoakTruth& truth_;
   SoakReport& report_;
@@ -337,7 +337,7 @@ SoakTruth soak_truth(const ModelWeights& weights, const std::vector<GreedyRefere
   return truth;
 }
 
-void run_soak(const SoakPlan& plan, const FlowServices& services, const ModelWeights& weights,
+void run_soak(const SoakPlan& plan, const CaseServices& services, const ModelWeights& weights,
               const SoakTruth& truth, SoakReport& report,
               const std::function<void(const SoakReport&)>& keep) {
   Soak(plan, services, weights, truth, report, keep).run();

@@ -14,15 +14,15 @@ namespace mkbench {
 struct SoakPlan {
   CaseJob job{};
   CaseEngine engine{};
-  std::string command{};               // that repeats a step, but for its --step
+  std::string command{};               // repeats a step once --step N is appended
   std::optional<int64_t> only_step{};  // repeats this step alone
-  bool all_minutes = false;            // numbers that are reached do not end the soak
+  bool all_minutes = false;            // goes on after all wanted numbers are reached
 };
 
 // Failures after which a soak ends: more of them say nothing new.
 inline constexpr size_t kMostSoakFailures = 20;
 
-// What comes right behind a prompt, as far as it is known.
+// The ids that must follow a prompt, as far as they are known.
 struct SoakTruth {
   std::string source;  // as SoakReport::truth; empty where nothing is known
   int least_rows = 0;
@@ -37,7 +37,7 @@ SoakTruth soak_truth(const ModelWeights& weights, const std::vector<GreedyRefere
 // Goes on from the state in `report`, step by step, until the numbers that it asks for are reached, its minutes
 // are over, the engine fails too often or does not come back, or services.stop(). `keep` is called now and then
 // with the state as it is, and at the end. The report is concluded; what opening the engine throws passes through.
-void run_soak(const SoakPlan& plan, const FlowServices& services, const ModelWeights& weights,
+void run_soak(const SoakPlan& plan, const CaseServices& services, const ModelWeights& weights,
               const SoakTruth& truth, SoakReport& report,
               const std::function<void(const SoakReport&)>& keep);
 

@@ -18,15 +18,15 @@ constexpr int kMostRepeatedFills = 2;
 // A step's number modulo kKinds is its kind: 0 fills the cache, 1 to 3 pass an edge, 5 and 6 take the prompt of a
 // reference where there is one; the prompts of the others have random lengths.
 constexpr int64_t kKinds = 8, kEdgeKinds = 3, kKnownKinds[] = {5, 6};
-// Steps of the other kinds repeat their launch many times where the prompt is short for the cache: a launch
-// that is repeated costs little beside the prefill of a long prompt.
+// Steps of the other kinds repeat their launch many times if the prompt is short relative to the
+// cache: a launch that is repeated costs little beside the prefill of a long prompt.
 constexpr int kOften = 8, kShortShare = 8;
-// One launch of so many tokens, repeated once: words whose counters have 16 bits come round within it.
+// Every kLongEvery-th step is one long launch, repeated once: 16-bit counters wrap within it.
 constexpr int64_t kLongEvery = 128;
 constexpr int kLongTokens = 2100;
 // One step in four delays blocks if its prefill is short: each delayed row takes milliseconds on a CPU.
 constexpr int kMostDelayedRows = 64, kDelayUs = 50;
-// How far below its edge a counter begins at the most: less than what two tokens of tiny count in host-twin.
+// A counter begins at most this far below its edge; two tokens of tiny in host-twin count further.
 constexpr uint64_t kBelowEdge = 256;
 
 // Numbers that follow from the seed and the step alone.
@@ -48,12 +48,12 @@ Stress draw_stress(Draws& draws, int rows) {
   if (edge > 0) stress.count_from = edge - 1 - below;
   const bool delays = draws.below(4) == 0;
   const uint64_t seed = draws.word() >> 32;
-  // Without counter and delays it is Stress{}, under which engines run what they ship.
+  // Without counter and delays it is Stress{}, under which engines run their shipped kernels.
   if (delays && rows <= kMostDelayedRows) stress.delay_us = kDelayUs, stress.delay_seed = seed;
   return stress;
 }
 
-// As many of each order of magnitude, so that few prefills are long.
+// Log-uniform, so that few prefills are long.
 int draw_rows(Draws& draws, int least, int most) {
   const double share = static_cast<double>(draws.below(1 << 20)) / (1 << 20);
   const double low = std::log(least + 1.0), high = std::log(most + 1.0);
@@ -98,7 +98,7 @@ SoakStep draw_step(const SoakBounds& bounds, const std::vector<int>& edges, int6
   } else if (kind <= kEdgeKinds && !edges.empty()) {
     const int64_t nth = number / kKinds * kEdgeKinds + kind - 1;
     step.edge = static_cast<int>(nth % static_cast<int64_t>(edges.size()));
-    // Some step of the first launch sees as many rows as the edge has, its own included.
+    // Some step of the first launch sees exactly the edge's number of rows, its own included.
     const int before = edges[static_cast<size_t>(step.edge)] - 1 - draws.below(step.tokens);
     step.rows = std::clamp(before, bounds.least_rows, most);
   } else {

@@ -13,7 +13,7 @@ namespace mkbench {
 // What steps may do with an engine.
 struct SoakBounds {
   int context = 0;     // positions of the KV cache; at least kLeastSoakContext
-  int least_rows = 0;  // KV rows from which on the truth holds
+  int least_rows = 0;  // fewest KV rows at which the truth holds
   uint64_t seed = 0;
 };
 inline constexpr int kLeastSoakContext = 128;
@@ -24,7 +24,7 @@ struct SoakStep {
   int rows = 0;     // KV rows before the first launch
   int tokens = 0;   // of each launch
   int repeats = 0;  // launches that repeat the first one
-  int further = 0;  // launches that go on behind the last of them
+  int further = 0;  // launches that go on after the last repeat
   bool logits = false;
   bool fills = false;  // the last launch ends at the cache's last position
   bool known = false;  // the prompt is one of a reference, where the model has one
@@ -41,7 +41,7 @@ std::vector<int> soak_edges(const SoakBounds& bounds);
 
 SoakStep draw_step(const SoakBounds& bounds, const std::vector<int>& edges, int64_t number);
 
-// The last KV row that a step writes, and one.
+// The position after the last KV row that a step writes.
 inline int last_position(const SoakStep& step) {
   return step.rows + step.tokens * (1 + step.further);
 }

@@ -52,7 +52,7 @@ class Comparison {
   const size_t vocab_;
 };
 
-// In what two runs over `path` that show their logits differ, as text; empty where their bits are equal.
+// Says where two runs over `path` that show their logits differ; empty if their bits are equal.
 std::string differs_from_itself(Engine& engine, int vocab, const std::vector<int32_t>& path,
                                 const std::function<void()>& restart) {
   std::vector<size_t> first;
@@ -115,7 +115,7 @@ StateReceipt take_state_receipt(Engine& engine, int vocab, const std::vector<int
       "state receipt: " + comparison.problem +
       (itself.empty()
            ? ": the timed run left another state"
-           : "; " + itself + ": the engine claims equal bits for equal input, and has others");
+           : "; " + itself + ": the engine claims equal bits for equal input, but gives others");
   return receipt;
 }
 

@@ -1,4 +1,4 @@
-// State receipts: does a timed run leave the state that a run leaves which shows its logits?
+// State receipts: does a timed run leave the same state as a run that shows its logits?
 #pragma once
 
 #include <cstdint>
@@ -10,22 +10,22 @@
 
 namespace mkbench {
 
-inline constexpr int kStateSteps = 8;    // how far an engine goes on from the state it has left
-inline constexpr int kReceiptShare = 8;  // after the first block one sample in so many has one
+inline constexpr int kStateSteps = 8;    // decode steps after the timed run
+inline constexpr int kReceiptShare = 8;  // after the first block, one of this many samples has one
 
 struct StateReceipt {
   std::string compared{};  // empty: none was taken, because the cache is full
   std::string problem{};   // why the states differ, else empty
   bool repeats = true;     // with a problem: whether runs that show their logits equal each other
-  // The ids that an engine without logits went on with. They must be right.
+  // Ids after the timed run, from an engine without logits. They must be right.
   std::vector<int32_t> further{};
 };
 
 // The engine has just emitted `ids`. It goes on with logits; then `restart` sets it to its start,
 // with the same input pending, and it runs the same path with logits throughout. Ids, the last
 // logits and, with snapshots, the checksums of the KV rows must be equal to the bit. An engine that
-// is not deterministic must only go on with the same ids. Where they differ, the run with logits is
-// made twice more: if these two differ, the engine does not repeat itself, whatever the clock saw.
+// is not deterministic must only go on with the same ids. On a difference, the run with logits is
+// made twice more: if these two differ, the engine is nondeterministic even untimed.
 StateReceipt take_state_receipt(Engine& engine, int vocab, const std::vector<int32_t>& ids,
                                 const std::function<void()>& restart);
 

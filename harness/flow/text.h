@@ -15,8 +15,8 @@
 namespace mkbench {
 
 // The text of one id. In the byte-level vocabulary of the tiny checkpoints a printable byte stands
-// for itself and other bytes are escaped; ids of other vocabularies have no text here: it comes from
-// the references, or once a report from the tokenizer of the model's folder.
+// for itself and other bytes are escaped. Other vocabularies get "" here: their texts come from the
+// references or, once a report, from the tokenizer of the model's folder.
 std::string token_text(const ModelShape& shape, int32_t id);
 
 // The text that the references of a model with a tokenizer give for `id`, else token_text(shape, id).
@@ -32,7 +32,7 @@ JudgedText judged_text(const std::vector<GreedyReference>& references,
                        const std::vector<ParityRow>& rows);
 
 // The text of a sequence by the tokenizer's texts, in which bytes of several tokens may make one
-// character; nothing where `texts` lacks an id or has one that is no text of bytes.
+// character; nullopt if `texts` lacks an id or has a text that is not byte-level.
 std::optional<std::string> sequence_text(const std::vector<TokenText>& texts,
                                          std::span<const int32_t> ids);
 

@@ -23,7 +23,7 @@ double length_of(std::span<const Bf16> row) {
   return std::sqrt(squares);
 }
 
-// Rows at equal distances, and the tile's own.
+// The longest of the tile's own row and of rows at equal distances.
 double longest_row(const Matrix& m, int own_row) {
   double longest = length_of(m.row(own_row));
   const int step = std::max(1, m.rows / kRowsLookedAt);
@@ -75,8 +75,8 @@ std::vector<TilePart> parts_with(std::vector<TilePart> parts,
   std::erase_if(parts, [](const TilePart& part) { return part.tensors.empty(); });
   if (parts.empty()) {
     throw Error(ErrorKind::kBadInput,
-                fmt::format("--tensors: found {}, which no tensor that a decode reads has in its "
-                            "name; wanted a part of one, as down_proj or layers.3.",
+                fmt::format("--tensors: no tensor that a decode reads has {} in its "
+                            "name; wanted a part of a name, as down_proj or layers.3.",
                             fmt::join(names, ", ")));
   }
   return parts;

@@ -30,8 +30,8 @@ struct TileRows {
   int row_count() const { return rows.empty() ? tensor.rows : static_cast<int>(rows.size()); }
 };
 
-// Weights that an audit draws from by themselves. Rows of the head that never win are what tokens
-// show least, so the head is a part of its own.
+// Tensors from which an audit draws tiles. The head is a separate part: its rows that never win
+// show least in the tokens.
 struct TilePart {
   std::string name;  // "layers", "head"
   std::vector<TileRows> tensors;
@@ -39,12 +39,13 @@ struct TilePart {
   int64_t bytes() const;
 };
 
-// The bytes that a decode must read, in two parts. Of an untied embedding it reads one row for each
-// input id, so only the rows of `inputs` belong to the part "layers"; a tied one is the head.
+// The bytes that a decode must read, in two parts. A decode reads one row of an untied embedding
+// for each input id, so only the rows of `inputs` belong to the part "layers"; a tied embedding is
+// the head.
 std::vector<TilePart> tile_parts(const ModelConfig& config, const std::vector<int32_t>& inputs);
 
-// The tensors of the parts that have one of `names` in their name, without parts that are left empty;
-// all of them where `names` is empty. Throws Error(kBadInput) where none is left.
+// The tensors of the parts that have one of `names` in their name, without parts that are left
+// empty; all of them if `names` is empty. Throws Error(kBadInput) if no tensor is left.
 std::vector<TilePart> parts_with(std::vector<TilePart> parts,
                                  const std::vector<std::string>& names);
 
@@ -59,12 +60,12 @@ bool is_head_tile(const Tile& tile, const ModelConfig& config);
 // `scale` times the length of the tensor's longest row (at most 1,024 rows are looked at).
 struct TileChange {
   double scale = 0;
-  bool negative = false;  // the signs of the same seed, turned round
+  bool negative = false;  // the signs of the same seed, all flipped
   uint64_t seed = 0;
 };
 
-// The changes to try, in this order, until one shows. A changed row of the head wins, or loses, a
-// step by a large margin under one of two opposite changes.
+// The changes to try, in this order, until one shows. One of two opposite changes makes a row of
+// the head win, or lose, a step by a large margin.
 std::vector<TileChange> tile_changes(bool head, uint64_t seed);
 
 // A copy of the weights in which one tile is changed.

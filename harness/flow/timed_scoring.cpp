@@ -15,7 +15,7 @@ namespace {
 
 class Scoring {
  public:
-  Scoring(const TimedTruth& truth, const FlowServices& services, const ModelWeights& weights,
+  Scoring(const TimedTruth& truth, const CaseServices& services, const ModelWeights& weights,
           int max_context, ProgressWatch& watch)
       : truth_(truth),
         services_(services),
@@ -26,7 +26,7 @@ class Scoring {
     open_truth();
   }
 
-  // What confirm_path() says of the run; equal runs are scored once. D of the references was
+  // Result of confirm_path() for the run; equal runs are scored once. D of the references was
   // measured on other text: before an id is called wrong, D is measured on the run's own steps.
   const WrongId& wrong(const TimedRun& run, double d) {
     const bool rounds = rounds_logits(run.sample.engine);
@@ -49,9 +49,9 @@ class Scoring {
     if (engine_->capabilities().snapshots) start_ = engine_->save();
   }
 
-  // By step of the path, the largest error of a difference of two of the truth's top logits, made
-  // by the baseline with an fp32 head. The truth is closed meanwhile: few runs have a near tie, and
-  // all would have to have room for both.
+  // For each step of the path, the fp32-head baseline's largest error of a difference of two of the
+  // truth's top logits. The truth is closed meanwhile: few runs have a near tie, but all would need
+  // memory for both engines.
   std::vector<double> measure_d(const TimedRun& run) {
     std::vector<std::vector<std::pair<float, int32_t>>> tops;
     set_out(run);
@@ -101,7 +101,7 @@ class Scoring {
   }
 
   const TimedTruth& truth_;
-  const FlowServices& services_;
+  const CaseServices& services_;
   const ModelWeights& weights_;
   const int max_context_;
   ProgressWatch& watch_;
@@ -111,7 +111,7 @@ class Scoring {
   std::map<std::tuple<int32_t, bool, std::vector<int32_t>>, WrongId> scored_;
 };
 
-// Whether the engine fails by this run.
+// Records the score of a run; true if the engine fails by it.
 bool settle(TimedRun& run, const std::string& wrong, Contestant& c, EventSink& sink) {
   Sample& sample = run.sample;
   if (!run.dropped) {
@@ -135,7 +135,7 @@ bool settle(TimedRun& run, const std::string& wrong, Contestant& c, EventSink& s
 
 std::vector<WrongRun> score_runs(std::vector<TimedRun>& runs, const TimedTruth& truth,
                                  const std::vector<GreedyReference>& references,
-                                 const FlowServices& services, const ModelWeights& weights,
+                                 const CaseServices& services, const ModelWeights& weights,
                                  int max_context, std::vector<Contestant>& contestants,
                                  ProgressWatch& watch, EventSink& sink) {
   std::vector<WrongRun> wrongs;

@@ -12,13 +12,13 @@
 
 namespace mkbench {
 
-// Makes the truth and confirms each distinct path once (confirm_path()) and sends what follows for the
-// samples; an engine with a wrong id gets FAIL_TOKEN, whatever ended it afterwards. D is that
-// of the references, or at steps where this is larger, that of the step itself. Returns the first
-// wrong run of each engine.
+// Makes the truth, confirms each distinct path once (confirm_path()) and sends the scored samples.
+// An engine with a wrong id gets FAIL_TOKEN, whatever ended it afterwards. D at a step is the
+// larger one of the references' D and of the step's own. Returns the first wrong run of each
+// engine.
 std::vector<WrongRun> score_runs(std::vector<TimedRun>& runs, const TimedTruth& truth,
                                  const std::vector<GreedyReference>& references,
-                                 const FlowServices& services, const ModelWeights& weights,
+                                 const CaseServices& services, const ModelWeights& weights,
                                  int max_context, std::vector<Contestant>& contestants,
                                  ProgressWatch& watch, EventSink& sink);
 

@@ -22,7 +22,7 @@ struct TimedTruth {
   int vocab = 0;                  // on which the closed form depends
   std::vector<int32_t> late_ids;  // the ids that may end the prompt
 
-  // As the report names it.
+  // The check as the report names it.
   const char* check() const {
     return lagset.empty() ? "late ids, scored by the truth" : "closed form";
   }
@@ -31,12 +31,11 @@ struct TimedTruth {
   std::optional<std::vector<int32_t>> expected(int32_t late_id, int n) const;
 };
 
-// The closed form decides on analytic weights at any depth that the lag set covers, where all ids of
-// the prompt have states.
-// Each process of an engine has a prompt of its own there; --ids, and prompts without a closed form,
-// which the truth has to prefill, are those of all processes.
+// The closed form decides on analytic weights at any depth that the lag set covers, if all ids of
+// the prompt have states. Then each process has its own prompt. All processes share --ids, and a
+// prompt without a closed form, which the truth has to prefill.
 TimedTruth find_timed_truth(const CaseJob& job, const ModelWeights& weights, int process = 0);
-// Whether that will find a closed form, before any weights are loaded.
+// Whether find_timed_truth() will find a closed form; needs no weights.
 bool has_closed_form(const CaseJob& job, const ModelShape& shape);
 
 // The truth of each process, found when it is first asked for. `job` and `weights` outlive it.
@@ -77,9 +76,9 @@ struct WrongId {
 
 // Checks a free-running path against the truth, teacher-forced on this path: each id must be the
 // truth's choice, or its logit must lie within D + `logit_step(max |z|)` of the truth's largest (a
-// near tie). `own_d`, where it is given, has a D for each step, and the larger D holds. Returns the
-// first id that fails. `truth` must hold the prompt, with its last id pending. logits_bf16: the
-// engine rounds its logits.
+// near tie). `own_d`, if given, has a D for each step, and the larger D counts. Returns the first
+// id that fails. `truth` must hold the prompt, with its last id pending. logits_bf16: the engine
+// rounds its logits.
 WrongId confirm_path(Engine& truth, const std::vector<int32_t>& path, int vocab, double pairwise_d,
                      bool logits_bf16, const std::vector<double>& own_d = {});
 

@@ -11,14 +11,14 @@
 namespace mkbench {
 
 struct RecordedDecode {
-  std::string resolved;  // as the engine calls itself
+  std::string resolved;  // name that the engine reports
   Timeline timeline;     // of the last decode of n_gen tokens
   ObserverCost cost;
 };
 
-// Opens the engine, prefills the timed prompt, decodes job.warmup times, then `pairs` times each with and without
-// recording, in turn, from the same KV rows. Throws Error(kRuntime) where the engine offers no timeline, what the
-// engine throws, and Interrupted.
+// Opens the engine, prefills the timed prompt, decodes job.warmup times, then `pairs` times each
+// with and without recording, in turn, from the same KV rows. Throws Error(kRuntime) if the engine
+// offers no timeline, the engine's own errors, and Interrupted.
 RecordedDecode record_timeline(const CaseJob& job, const CaseEngine& engine,
                                const FlowServices& services, int pairs);
 

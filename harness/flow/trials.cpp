@@ -169,8 +169,8 @@ void Trials::sweep(const std::string& name, const ParityOptions& options, Findin
                                   with_commas(walked.last), with_commas(needed), why));
 }
 
-// The lag set that the job names is walked where it names one, else the lag set of parity. Nothing
-// is where a prefill up to the first length of its closed form does not fit.
+// Walks the lag set that the job names, else the lag set of parity. Walks nothing if a prefill up
+// to the first length of its closed form does not fit.
 SweepCoverage Trials::sweep_lagset(const std::string& name, int cache, int longest, int needed,
                                    const ParityOptions& options, Findings& findings) {
   const ModelRow* row = find_model(job_.model);
@@ -193,8 +193,7 @@ SweepCoverage Trials::sweep_lagset(const std::string& name, int cache, int longe
 }
 
 // Long lags make a token depend on rows far back. Such a lag set is swept from the depth at which
-// its closed form begins, where a prefill of so many rows fits into the time left. Returns what was
-// covered.
+// its closed form begins, if a prefill to that depth fits into the time left. Returns the coverage.
 std::string Trials::sweep_far(const std::string& name, const std::string& lagset, int longest,
                               const ParityOptions& options, Findings& findings) {
   const int rows = synthetic_min_depth(lagset);
@@ -236,7 +235,7 @@ SweepCoverage Trials::sweep_on(const std::string& name, const SweepTruth& truth,
   tell(first);
   int told = kMaxLogitSteps;
   const auto walked = [&](int done, int total) {
-    // The prediction is told again each time the walk has doubled.
+    // Renews the predicted time whenever the walk has doubled.
     if (done >= told && first + done <= goal) {
       tell(first + done);
       told = 2 * done;
@@ -258,8 +257,8 @@ SweepCoverage Trials::sweep_on(const std::string& name, const SweepTruth& truth,
                      findings);
 }
 
-// The truth takes time of its own, which is not the engine's: as much as the budget at most. All
-// engines of the case share it.
+// Making the truth has its own time limit, as long as the budget, and is not charged to the engine.
+// All engines of the case share the truth.
 const SweepTruth& Trials::live_truth(int longest) {
   if (live_truth_) return *live_truth_;
   const std::unique_ptr<Engine> truth = make(kTruthName, longest, weights_),
@@ -267,7 +266,7 @@ const SweepTruth& Trials::live_truth(int longest) {
   const WatchEnd end(watch_);
   watch_.begin("truth of the cache lengths", kTruthName, truth.get());
   const ModelShape& shape = weights_.config.shape;
-  const TimeBudget bound(budget_.seconds(), services_.now);
+  const TimeBudget bound(budget_.seconds(), clock_of(services_));
   budget_.outside([&] {
     live_truth_ = live_sweep(*truth, *head, shape.vocab, {timed_prompt(job_, shape).front()},
                              kNeededLengths, longest, [&] {
@@ -278,7 +277,7 @@ const SweepTruth& Trials::live_truth(int longest) {
   return *live_truth_;
 }
 
-// A step of the sweep is repeated in engines of its own, which are as long as it needs.
+// Repeats a step of the sweep in new engines, with caches as long as the step needs.
 void Trials::localise_swept(const std::string& name, const std::vector<GreedyReference>& references,
                             ParityReport& report) {
   auto& [step, weights] = *swept_;

@@ -1,5 +1,5 @@
-// The checks that only `mkbench parity` makes: repeats, isolation, the sweep of cache lengths. In
-// `run` too: where a check has failed, the place at which the failure begins.
+// The checks that only `mkbench parity` makes: repeats, isolation, the sweep of cache lengths. And,
+// in `run` too, the search for the place at which a failure begins.
 #pragma once
 
 #include <optional>
@@ -15,7 +15,7 @@ namespace mkbench {
 
 class Trials {
  public:
-  Trials(const CaseJob& job, const FlowServices& services, const ModelWeights& weights,
+  Trials(const CaseJob& job, const CaseServices& services, const ModelWeights& weights,
          int max_context, ProgressWatch& watch, TimeBudget& budget,
          std::optional<SweepTruth>& live_truth)
       : job_(job),
@@ -54,7 +54,7 @@ class Trials {
                       ParityReport& report);
 
   const CaseJob& job_;
-  const FlowServices& services_;
+  const CaseServices& services_;
   const ModelWeights& weights_;
   const int max_context_;
   ProgressWatch& watch_;
@@ -66,12 +66,12 @@ class Trials {
     ModelWeights weights;
   };
   std::optional<SweptStep> swept_;  // the first step that a sweep found wrong
-  bool prompts_failed_ = true;      // what comes first is localised
+  bool prompts_failed_ = true;      // true: a step of the prompts is localised, not of the sweep
   bool ended_ = false;              // no error has cut the checks short
 };
 
 // The prompts that are repeated in this process and in fresh ones: those of the first reference
-// with logits, or those of the live reference where it is not made yet.
+// with logits or, before it is made, those of the live reference.
 std::vector<ReferencePrompt> repeated_prompts(const CaseJob& job, const ModelShape& shape,
                                               const std::vector<GreedyReference>& references);
 

@@ -13,13 +13,13 @@ struct WarmRun {
   double sm_ghz = 0;  // 0: not known
 };
 
-// Runs so many units of work (tokens, or a whole prefill as one) and times the engine's call alone.
+// Runs n units of work (tokens, or a whole prefill as one) and times the engine's call alone.
 using RunUnits = std::function<WarmRun(int units)>;
 
-// Runs up to `units` at a time, fewer where these would take more than half a window, until two
-// windows agree (measure/warm_up.h). Windows and limit are seconds of `now_s`, so that what lies
-// between the calls counts too; what is compared is the calls' time a unit. The first run has no
-// window: it tells the pace.
+// Runs up to `units` at a time, fewer if these would take more than half a window, until two
+// windows agree (measure/warm_up.h). Windows and limit are seconds of `now_s`, so time between the
+// calls counts too; the windows are compared by the calls' time a unit. The first run only tells
+// the pace and is in no window.
 WarmUp warm_up(int units, const RunUnits& run, const Now& now_s);
 
 }  // namespace mkbench

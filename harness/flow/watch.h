@@ -1,4 +1,4 @@
-// Tells where the running engine is, for the display of progress.
+// Reports how far the running engine is, for the display of progress.
 #pragma once
 
 #include <condition_variable>

@@ -9,15 +9,15 @@
 
 namespace mkbench {
 
-// What the engine has told of itself.
+// What the engine reports of itself.
 struct WatchedEngine {
-  std::string resolved;     // as it calls itself
+  std::string resolved;     // its own name
   bool one_launch = false;  // it claims one launch for a whole decode
   bool tokens = false;      // each token had a range of its own
 };
 
-// The message of the range in which all blocks of an engine of the job lie; that of each block is
-// range_name() and the block's number (measure/range_label.h).
+// Message of the range around all blocks of an engine of the job; the range of a single block is
+// named range_name() and the block's number (measure/range_label.h).
 std::string blocks_range(const CaseJob& job, const CaseEngine& engine);
 
 // Opens the engine, prefills the timed prompt, runs job.warmup decodes without a label, and then

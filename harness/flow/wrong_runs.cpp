@@ -49,7 +49,7 @@ std::vector<WrongRun> closed_form_wrongs(const std::vector<TimedRun>& runs, cons
   return wrong;
 }
 
-void tell_wrong_runs(const CaseJob& job, const FlowServices& services, const TruthOf& truth_of,
+void tell_wrong_runs(const CaseJob& job, const CaseServices& services, const TruthOf& truth_of,
                      const ModelWeights& weights, const std::vector<GreedyReference>& references,
                      int max_context, const std::vector<WrongRun>& wrong,
                      std::vector<Contestant>& contestants,

@@ -29,7 +29,7 @@ struct WrongRun {
   std::vector<int32_t> path;
   int32_t expected = -1;
   double pairwise_d = 0;
-  int process = 0;  // whose prompt it had
+  int process = 0;  // the process whose prompt it had
 };
 
 // By the closed form, the first wrong run of each engine that has failed.
@@ -37,8 +37,8 @@ std::vector<WrongRun> closed_form_wrongs(const std::vector<TimedRun>& runs, cons
                                          const std::vector<Contestant>& contestants);
 
 // Sends a failed step for each run. Where memory allows, the run is repeated beside the truth and
-// the baseline, in new engines: `make` makes that of a contestant.
-void tell_wrong_runs(const CaseJob& job, const FlowServices& services, const TruthOf& truth_of,
+// the baseline, in new engines; `make` makes the contestant's engine.
+void tell_wrong_runs(const CaseJob& job, const CaseServices& services, const TruthOf& truth_of,
                      const ModelWeights& weights, const std::vector<GreedyReference>& references,
                      int max_context, const std::vector<WrongRun>& wrong,
                      std::vector<Contestant>& contestants,

@@ -10,7 +10,7 @@
 namespace mkbench {
 namespace {
 
-// The caller's request, with the arithmetic that the name of a judge's run stands for.
+// The caller's request with the precision that the engine's name implies (truth, head_fp32 or own).
 EngineRequest completed(EngineRequest request) {
   using Precision = EngineRequest::Precision;
   request.precision = request.name == kTruthName      ? Precision::kFp32

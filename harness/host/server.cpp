@@ -15,8 +15,8 @@
 namespace mkbench {
 namespace {
 
-// Gives freed memory back to the system, where other engines may need it: glibc keeps blocks of several
-// megabytes once such a block was freed. The process of `compiled` on Qwen3-0.6B kept 560 MB.
+// Gives freed memory back to the system, for other engines: glibc keeps blocks of several megabytes
+// once such a block was freed. The process of `compiled` on Qwen3-0.6B kept 560 MB.
 void give_back_memory() {
 #ifdef __GLIBC__
   malloc_trim(0);
@@ -166,7 +166,7 @@ std::vector<int32_t> Server::decode(Engine& engine, const DecodeCall& call, cons
 
 FromHost Server::take(const DecodeCall& call) {
   HeldEngine& held = engine(call.engine);
-  const int steps = std::max(call.n, 0);  // the engine refuses the others
+  const int steps = std::max(call.n, 0);  // the engine refuses a negative n
   const DecodeArena layout(steps, call.logits, held.vocab);
   char* const memory = arena_.at_least(layout.bytes);
   const auto* forced = call.forced ? reinterpret_cast<const int32_t*>(memory) : nullptr;
@@ -182,7 +182,7 @@ FromHost Server::take(const DecodeCall& call) {
     interval.end = now_ns();
   }
   if (call.label && call.label->closes) shared_range_.reset();
-  // More ids than were asked for are told, and not sent.
+  // Ids beyond those asked for are counted in the answer, but not sent.
   const size_t sent = std::min(ids.size(), static_cast<size_t>(steps));
   std::memcpy(memory + layout.ids, ids.data(), sent * sizeof(int32_t));
   return Decoded{state_of(*held.engine), static_cast<int>(ids.size()), interval,
@@ -205,7 +205,7 @@ FromHost Server::take(const TraceCall& call) {
   HeldEngine& held = engine(call.engine);
   LaunchTrace trace;
   if (!program_.trace) {
-    trace.problem = fmt::format("{} records nothing", program_.name);
+    trace.problem = fmt::format("{} has no launch recorder", program_.name);
   } else {
     // The recorder waits for the card itself, so that the wait does not count as the engine's.
     trace = program_.trace([&] { held.engine->decode(call.n); });

@@ -1,4 +1,4 @@
-// Answers calls: holds engines and weights, and does what is asked. Knows nothing of sockets.
+// Answers calls: holds engines and weights, and does what is asked. Independent of sockets.
 #pragma once
 
 #include <functional>
@@ -23,8 +23,8 @@ struct HostProgram {
   EngineFactory factory;
   std::function<void()> finish;  // waits until the device work of this process is over
   std::function<void(const FlushCall&)> flush;
-  // Runs `work`, waits for the card, and says what `work` handed to it. Nothing may be timed in
-  // this process afterwards.
+  // Runs `work`, waits for the card, and returns what `work` handed to the card. Nothing may be
+  // timed in this process afterwards.
   std::function<LaunchTrace(const std::function<void()>& work)> trace;
   std::function<CardFacts(const CardCall&)> card;
   std::function<TorchTold(const TorchCall&)> torch;
@@ -41,8 +41,8 @@ class Server {
   FromHost answer(const ToHost& call);
   // Where the engine of the running call is. May be called from another thread.
   ProgressTold progress();
-  // What the engine of the running or last call knows of its standstill. May be called from another
-  // thread.
+  // What the engine of the running or last call reports about its standstill. May be called from
+  // another thread.
   HangTold hang();
 
  private:

@@ -40,7 +40,7 @@ double time_launches(Engine& engine, int depth, int tokens) {
   std::vector<double> us;
   for (int i = 0; i < kLaunches; ++i) {
     if (!engine.skip_to(depth))
-      throw Error(ErrorKind::kRuntime, "tune: ring cannot take a depth without computing it");
+      throw Error(ErrorKind::kRuntime, "tune: ring cannot skip to a depth");
     engine.decode(tokens);
     const double event_ms = engine.last_times().event_ms;
     if (!(event_ms > 0)) throw Error(ErrorKind::kRuntime, "tune: a launch left no times");

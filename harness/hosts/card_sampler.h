@@ -24,8 +24,8 @@ class CardSampler {
 
   // The first reading is taken at once.
   void begin();
-  // Waits for a reading that is being taken, `patience` at most with a driver that does not answer, and
-  // sums up all since begin(). Nothing where none has succeeded.
+  // Waits for a reading in progress, at most `patience` if the driver does not answer, and sums up
+  // all readings since begin(); nullopt if none has succeeded.
   std::optional<Telemetry> end(std::chrono::milliseconds patience = std::chrono::seconds(1));
 
  private:

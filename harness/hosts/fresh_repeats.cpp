@@ -21,12 +21,12 @@ void repeat_in_fresh_processes(const CaseJob& job,
            });
   });
   std::vector<RepeatHashes> answers;
-  std::string problem;  // of a process without any answer
+  std::string problem;  // why a process gave no answer
   for (int i = 0; i < kFreshProcesses && !stop(); ++i) {
     try {
       const std::unique_ptr<Hosts> fresh = start();
       EventSink silent([](const CaseEvent&) {});
-      answers.push_back(hash_case_repeats(again, make_services(again, *fresh), silent));
+      answers.push_back(hash_case_repeats(again, HostServices(again, *fresh), silent));
     } catch (const Error& error) {
       problem = error.what();
       answers.emplace_back();

@@ -10,7 +10,7 @@
 
 namespace mkbench {
 
-// Whether an engine's repeats wait for those of fresh processes.
+// True if an engine's repeats are still to be compared with those of fresh processes.
 inline bool waits_for_repeats(const EngineReport& e) {
   return e.parity && !e.parity->repeats_sha256.empty();
 }

@@ -12,10 +12,8 @@
 namespace mkbench {
 namespace {
 
-// To open an engine, and one that may compile its code first.
+// Limits for opening an engine, and for one that may compile its code first.
 constexpr double kOpenLimitS = 120, kCompilingOpenLimitS = 900;
-// Limit of a call that neither prefills nor decodes.
-constexpr double kSmallCallS = 60;
 // A call may take ten times what its pace predicts, and at least 20 s.
 constexpr double kPaceFactor = 10, kLeastLimitS = 20;
 
@@ -63,15 +61,8 @@ HostEngine::~HostEngine() {
   try {
     ask<Answered>(*link_, PlainCall{opened_.engine, Verb::kClose}, {kLeastLimitS, kLeastLimitS});
   } catch (...) {
-    // The link is dead now, and whoever asks it next is told why.
+    // The link is dead now; the next call over it reports why.
   }
-}
-
-template <typename Answer>
-Answer HostEngine::ask_host(const ToHost& call, const CallLimit& limit) {
-  Answer answer = ask<Answer>(*link_, call, limit);
-  if constexpr (requires { answer.state; }) state_ = answer.state;
-  return answer;
 }
 
 void HostEngine::plain(Verb verb) {
@@ -96,7 +87,7 @@ std::vector<int32_t> HostEngine::decode_late(int32_t id, int n) {
 }
 
 std::vector<int32_t> HostEngine::decode(DecodeCall call, const int32_t* forced, float* logits_out) {
-  const int steps = std::max(call.n, 0);  // the host refuses the others
+  const int steps = std::max(call.n, 0);  // the host refuses a negative n
   call.label = std::exchange(next_label_, std::nullopt);
   const DecodeArena layout(steps, logits_out != nullptr, vocab_);
   char* const memory = link_->arena().at_least(layout.bytes);
@@ -165,7 +156,7 @@ bool HostEngine::set_timeline(bool on) {
 }
 
 Timeline HostEngine::timeline() {
-  // 512 MB of addresses; memory is taken for the spans alone that the host writes.
+  // 512 MB of addresses; only the pages to which the host writes spans take memory.
   constexpr int64_t kRoom = int64_t{1} << 24;
   constexpr size_t kBytes = static_cast<size_t>(kRoom) * sizeof(TimelineSpan);
   link_->arena().at_least(kBytes);

@@ -44,10 +44,10 @@ class HostEngine final : public Engine {
   bool set_timeline(bool on) override;
   Timeline timeline() override;
 
-  // Decodes n tokens, untimed, and says what reached the card.
+  // Decodes n tokens, untimed, and returns what reached the card.
   LaunchTrace trace(int n);
-  // The label of the next decode's NVTX range. Under a profiler the decode may take as long as any
-  // call: its pace says nothing.
+  // The label of the next decode's NVTX range. Under a profiler the decode may take up to the full
+  // timeout: earlier paces do not predict it.
   void label_next(const RangeLabel& label, bool under_profiler);
   // Returns why the engine has no ablations, or an empty text.
   std::string ablate(Ablation ablation);
@@ -66,11 +66,17 @@ class HostEngine final : public Engine {
     void learn(const HostInterval& interval, int units);
   };
 
+  static constexpr double kSmallCallS = 60;  // limit of a call that neither prefills nor decodes
+
   void plain(Verb verb);
   std::vector<int32_t> decode(DecodeCall call, const int32_t* forced, float* logits_out);
   std::optional<std::vector<float>> floats(int layer, std::optional<int> position);
   template <typename Answer>
-  Answer ask_host(const ToHost& call, const CallLimit& limit);
+  Answer ask_host(const ToHost& call, const CallLimit& limit) {
+    Answer answer = ask<Answer>(*link_, call, limit);
+    if constexpr (requires { answer.state; }) state_ = answer.state;
+    return answer;
+  }
 
   std::shared_ptr<HostLink> link_;
   const std::string name_;
@@ -83,7 +89,7 @@ class HostEngine final : public Engine {
   DecodeTimes times_;
   Pace decode_pace_, prefill_pace_;
   std::optional<RangeLabel> next_label_;
-  mutable std::string phase_;  // what progress() last returned a view of
+  mutable std::string phase_;  // holds the text that the last progress() refers to
 };
 
 }  // namespace mkbench

@@ -29,8 +29,8 @@ namespace {
 constexpr double kLongestDeathSeconds = 20;
 // A host whose channel is closed leaves by itself within this time.
 constexpr double kLeaveSeconds = 1;
-// A call that shows no progress for so long at its limit stands still; shorter limits have half of
-// themselves.
+// A call past its limit hangs if it shows no progress for this long, or for half of its limit if
+// that is shorter.
 constexpr double kStandstillSeconds = 10;
 constexpr int kPollMs = 100;
 constexpr int kCrossings = 32;
@@ -41,8 +41,8 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// How many processes the kernel has killed for lack of memory: of this container where its control
-// group is the root that it sees, else of the machine; 0 where that is not told.
+// How many processes the kernel has killed for lack of memory: in this container if its control
+// group is the root that it sees, else on the machine; 0 if unknown.
 int64_t oom_kills() {
   for (const char* path : {"/sys/fs/cgroup/memory.events", "/proc/vmstat"}) {
     std::ifstream file(path);
@@ -192,7 +192,7 @@ FromHost HostProcess::call(const ToHost& call, const CallLimit& limit,
     const std::lock_guard lock(progress_mutex_);
     progress_ = {};
   }
-  send_frame(call_fd_, to_json(call));  // where the host is gone, wait() says so
+  send_frame(call_fd_, to_json(call));  // if the host is gone, wait() reports it
   const Clock::time_point begin = Clock::now();
   FromHost answer = wait(what, limit, on_stage);
   const auto* failed = std::get_if<Failed>(&answer);
@@ -290,7 +290,7 @@ ProgressTold HostProcess::progress() {
   return progress_;
 }
 
-// ", position 12, layer 3, phase o_proj", as far as the host has told it.
+// ", position 12, layer 3, phase o_proj", as far as the host has reported it.
 std::string HostProcess::where() const {
   const std::lock_guard lock(progress_mutex_);
   std::string text;
@@ -354,7 +354,7 @@ bool HostProcess::gone() const {
 // Ends every process of the group `group`, also those that the host started and that outlive it. A
 // process stuck in the operating system is left behind, or mkbench would hang with it.
 void HostProcess::kill_group(pid_t group) {
-  if (group <= 0) return;  // kill() would take it for somebody else's
+  if (group <= 0) return;  // kill() would signal other processes
   kill(-group, SIGKILL);
   if (pid_ <= 0) return;
   reap(kLongestDeathSeconds);
@@ -376,7 +376,7 @@ void HostProcess::died(const std::string& during) {
   kill_group(group);
   if (!hello_) {
     std::string said = file_start(stderr_fd_);
-    const std::string prefix = command_.argv.front() + ": ";  // of the loader
+    const std::string prefix = command_.argv.front() + ": ";  // printed by the loader
     if (said.starts_with(prefix)) said.erase(0, prefix.size());
     death_ = fmt::format("{} cannot start: {}", command_.argv.front(), said.empty() ? how : said);
     death_kind_ = ErrorKind::kEnvUnfit;

@@ -19,8 +19,8 @@ struct HostCommand {
   std::string build;              // the build that its hello must name
   std::string holds;              // what messages call it: "ring", "the judge's runs"
   nlohmann::json greeting{};      // a frame that the host gets before it says hello; null: none
-  // The first words of argv are a profiler that runs the host as its child. It may write its report
-  // for so long, in seconds, after the host has ended; 0: there is no profiler.
+  // Above 0: the first words of argv are a profiler that runs the host as its child and may take
+  // this many seconds to write its report after the host has ended.
   double profiler_s = 0;
 };
 
@@ -97,8 +97,9 @@ class HostProcess final : public HostLink {
   ProgressTold progress_;
 };
 
-// Kills what hosts have started outside their process group and left behind: once its host has died,
-// such a process is a child of this one (PR_SET_CHILD_SUBREAPER). Called when all hosts have ended.
+// Kills what hosts have started outside their process group and left behind: once its host has
+// died, such a process is a child of this one (PR_SET_CHILD_SUBREAPER). Called when all hosts have
+// ended.
 void end_left_processes(const std::vector<pid_t>& but);
 
 // The children of this process, as the kernel lists them.

@@ -9,13 +9,11 @@
 #include "harness/device/host_machine.h"
 #include "harness/device/nvtx.h"
 #include "harness/device/telemetry.h"
-#include "harness/flow/interrupt.h"
 #include "harness/hosts/card_sampler.h"
 #include "harness/judge/findings.h"
 #include "references/base/data_root.h"
 #include "references/base/error.h"
 #include "references/shared_snapshot.h"
-#include "references/snapshot.h"
 #include "references/user_folders.h"
 
 namespace mkbench {
@@ -81,59 +79,6 @@ int64_t library_bytes(const std::string& name) {
   return kind == HostKind::kTorch || kind == HostKind::kPython ? kOfTorch : 0;
 }
 
-EngineFacts facts_of(const Engine& engine) {
-  const EngineCapabilities capabilities = engine.capabilities();
-  EngineFacts facts{.resolved_name = capabilities.name,
-                    .device = capabilities.device,
-                    .settings = "",
-                    .process = {}};
-  if (const auto* proxy = dynamic_cast<const HostEngine*>(&engine)) {
-    facts.settings = proxy->settings();
-    facts.process = proxy->link().facts();
-    facts.process.open_ms = proxy->open_ms();
-  }
-  return facts;
-}
-
-TimedCall time_call_of(Engine& engine, const std::function<void()>& call) {
-  const TimedCall here = time_call(steady_seconds, call);
-  const auto* proxy = dynamic_cast<HostEngine*>(&engine);
-  return proxy != nullptr ? time_in_host(here, proxy->last_interval()) : here;
-}
-
-// Reads the card during the timed calls of a case.
-class CardWatch {
- public:
-  CardWatch(const CaseJob& job, Hosts& hosts) : job_(job), hosts_(hosts) {}
-
-  // Not inside a turn: a host is asked which card it is.
-  void watch(bool on) {
-    on_ = on && job_.cuda();
-    if (on_ && !looked_) start();
-  }
-
-  TimedCall time(Engine& engine, const std::function<void()>& call) {
-    if (!on_ || !sampler_) return time_call_of(engine, call);
-    sampler_->begin();
-    TimedCall timed = time_call_of(engine, call);
-    timed.card = sampler_->end();
-    return timed;
-  }
-
- private:
-  void start() {
-    looked_ = true;
-    const DeviceInfo card = card_of_job(job_, hosts_).value_or(DeviceInfo{});
-    if (ReadCard read = card_reader(card.pci_bus_id))
-      sampler_ = std::make_unique<CardSampler>(std::move(read));
-  }
-
-  const CaseJob job_;
-  Hosts& hosts_;
-  bool on_ = false, looked_ = false;
-  std::unique_ptr<CardSampler> sampler_;
-};
-
 }  // namespace
 
 TimedCall time_in_host(const TimedCall& here, const HostInterval& there) {
@@ -153,88 +98,146 @@ TimedCall time_in_host(const TimedCall& here, const HostInterval& there) {
   return timed;
 }
 
-FlowServices make_services(const CaseJob& job, Hosts& hosts) {
+// Reads the card during the timed calls of a case.
+class HostServices::CardWatch {
+ public:
+  CardWatch(const CaseJob& job, Hosts& hosts) : job_(job), hosts_(hosts) {}
+
+  // Not inside a turn: a host is asked which card it is.
+  void watch(bool on) {
+    on_ = on && job_.cuda();
+    if (on_ && !looked_) start();
+  }
+
+  TimedCall time(Engine& engine, const std::function<void()>& call) {
+    if (!on_ || !sampler_) return time_call_of(engine, call);
+    sampler_->begin();
+    TimedCall timed = time_call_of(engine, call);
+    timed.card = sampler_->end();
+    return timed;
+  }
+
+ private:
+  static TimedCall time_call_of(Engine& engine, const std::function<void()>& call) {
+    const TimedCall here = time_call(steady_seconds, call);
+    return time_in_host(here, proxy(engine).last_interval());
+  }
+
+  void start() {
+    looked_ = true;
+    const DeviceInfo card = card_of_job(job_, hosts_).value_or(DeviceInfo{});
+    if (ReadCard read = card_reader(card.pci_bus_id))
+      sampler_ = std::make_unique<CardSampler>(std::move(read));
+  }
+
+  const CaseJob& job_;
+  Hosts& hosts_;
+  bool on_ = false, looked_ = false;
+  std::unique_ptr<CardSampler> sampler_;
+};
+
+HostServices::HostServices(const CaseJob& job, Hosts& hosts,
+                           std::function<uint64_t(uint64_t bound)> random)
+    : job_(job),
+      hosts_(hosts),
+      random_(std::move(random)),
+      flush_{job.cuda(), job.gpu},
+      watch_(std::make_unique<CardWatch>(job_, hosts_)) {
   hosts.hold_one(job.one_at_a_time);
   nvtx_level() = static_cast<NvtxLevel>(job.nvtx);
-  const auto on_device = [job](EngineRequest request) {
-    request.cuda = job.cuda();
-    request.gpu = job.gpu;
-    request.spin_scale = job.spin_scale;
-    return request;
-  };
-  FlowServices services;
-  services.config = model_config;
-  services.load = [&hosts](const std::string& model, int depth) {
-    return hosts.load(model, depth);
-  };
-  services.references = [job](const std::string& name) { return read_references(job, name); };
-  services.make_engine = [on_device, &hosts](const EngineRequest& request,
-                                             const ModelWeights& weights) {
-    return hosts.open(on_device(request), weights);
-  };
-  services.ablate = [](const std::string& name, Engine& engine, Ablation ablation) -> std::string {
-    auto* proxy = dynamic_cast<HostEngine*>(&engine);
-    return proxy != nullptr ? proxy->ablate(ablation) : name + " has no ablations";
-  };
-  services.ratchet = [](const RatchetKey& key) {
-    return find_ratchet(data_root() / "reports" / "ratchet.json", key);
-  };
-  services.bytes = [on_device, &hosts](const EngineRequest& request,
-                                       const ModelConfig& config) -> int64_t {
-    try {
-      return hosts.bytes(on_device(request), config);
-    } catch (const Error&) {
-      return 0;  // opening the engine fails too, and is its own verdict
-    }
-  };
-  const auto free_of_card = [job, &hosts]() -> int64_t {
-    const std::optional<DeviceInfo> card = card_of_job(job, hosts);
+}
+HostServices::~HostServices() = default;
+
+std::vector<GreedyReference> HostServices::references(const std::string& model_name) const {
+  const auto known = references_.find(model_name);
+  if (known != references_.end()) return known->second;
+  return references_[model_name] = read_references(job_, model_name);
+}
+
+std::optional<Ratchet> HostServices::ratchet(const RatchetKey& key) const {
+  return find_ratchet(data_root() / "reports" / "ratchet.json", key);
+}
+
+EngineRequest HostServices::on_device(EngineRequest request) const {
+  request.cuda = job_.cuda();
+  request.gpu = job_.gpu;
+  request.spin_scale = job_.spin_scale;
+  return request;
+}
+
+void HostServices::expect(const std::vector<std::string>& names) const {
+  for (const std::string& name : names) hosts_.expect(name);
+}
+
+EngineFacts HostServices::facts(Engine& engine) const {
+  const HostEngine& held = proxy(engine);
+  const EngineCapabilities capabilities = held.capabilities();
+  EngineFacts facts{.resolved_name = capabilities.name,
+                    .device = capabilities.device,
+                    .settings = held.settings(),
+                    .process = held.link().facts()};
+  facts.process.open_ms = held.open_ms();
+  return facts;
+}
+
+int64_t HostServices::bytes(const EngineRequest& request, const ModelConfig& config) const {
+  try {
+    return hosts_.bytes(on_device(request), config);
+  } catch (const Error&) {
+    return 0;  // opening the engine fails too, and is its own verdict
+  }
+}
+
+int64_t HostServices::process_bytes(const std::string& name, const CaseShapes& shapes) const {
+  const auto free_of_card = [this]() -> int64_t {
+    const std::optional<DeviceInfo> card = card_of_job(job_, hosts_);
     return card ? card->free_bytes : 0;
   };
-  services.free_bytes = [job, free_of_card, &hosts]() -> int64_t {
-    const int64_t free = job.cuda() ? free_of_card() : host_free_bytes();
-    if (free <= 0) return 0;
-    return free + (job.cuda() ? hosts.held_context_bytes() : hosts.resident_bytes());
-  };
-  const FlushCall flush{job.cuda(), job.gpu};
-  services.process_bytes = [flush, free_of_card, &hosts](const std::string& name,
-                                                         const CaseShapes& shapes) -> int64_t {
-    try {
-      return flush.cuda ? hosts.context_bytes(name, flush, free_of_card) + library_bytes(name)
-                        : hosts.idle_bytes(name) + compiled_bytes(name, shapes);
-    } catch (const Error&) {
-      return 0;  // a process that does not start is the verdict of its engine
-    }
-  };
-  // The logits of a call lie in the arena and in this process.
-  services.shared_bytes = [job](const ModelConfig& config) -> int64_t {
-    if (job.cuda()) return 0;
-    const ModelShape& shape = config.shape;
-    const int64_t logits = int64_t{kMaxLogitSteps} * shape.vocab * int64_t{sizeof(float)};
-    return resident_bytes(getpid()) + 2 * shape.parameters(config.tie_word_embeddings) + 2 * logits;
-  };
-  services.end_process = [&hosts](const std::string& name) { hosts.end_process(name); };
-  services.facts = facts_of;
-  services.expect = [&hosts](const std::vector<std::string>& names) {
-    for (const std::string& name : names) hosts.expect(name);
-  };
-  services.begin_timing = [&hosts] { hosts.end_judges_runs(); };
-  services.take_turn = [flush, &hosts](Engine& engine) { hosts.take_turn(engine, flush); };
-  services.end_turn = [flush, &hosts](Engine& engine) { return hosts.end_turn(engine, flush); };
-  const auto watch = std::make_shared<CardWatch>(job, hosts);
-  services.watch_card = [watch](bool on) { watch->watch(on); };
-  services.timed = [watch](Engine& engine, const std::function<void()>& call) {
-    return watch->time(engine, call);
-  };
-  services.trace = [&hosts](Engine& engine, int n) { return hosts.trace(engine, n); };
-  services.range = [](const char* name) -> RangeGuard { return std::make_shared<NvtxRange>(name); };
-  if (job.nvtx != NvtxMode::kOff) {
-    services.label_next = [watched = job.watched](Engine& engine, const RangeLabel& label) {
-      if (auto* proxy = dynamic_cast<HostEngine*>(&engine)) proxy->label_next(label, watched);
-    };
+  try {
+    return flush_.cuda ? hosts_.context_bytes(name, flush_, free_of_card) + library_bytes(name)
+                       : hosts_.idle_bytes(name) + compiled_bytes(name, shapes);
+  } catch (const Error&) {
+    return 0;  // a process that does not start is the verdict of its engine
   }
-  services.stop = [] { return interrupt_count() > 0; };
-  return services;
+}
+
+int64_t HostServices::shared_bytes(const ModelConfig& config) const {
+  if (job_.cuda()) return 0;
+  const ModelShape& shape = config.shape;
+  // The logits of a call lie in the arena and in this process.
+  const int64_t logits = int64_t{kMaxLogitSteps} * shape.vocab * int64_t{sizeof(float)};
+  return resident_bytes(getpid()) + 2 * shape.parameters(config.tie_word_embeddings) + 2 * logits;
+}
+
+int64_t HostServices::free_bytes() const {
+  if (!job_.cuda()) {
+    const int64_t free = host_free_bytes();
+    return free > 0 ? free + hosts_.resident_bytes() : 0;
+  }
+  const std::optional<DeviceInfo> card = card_of_job(job_, hosts_);
+  return card && card->free_bytes > 0 ? card->free_bytes + hosts_.held_context_bytes() : 0;
+}
+
+int64_t HostServices::held_bytes() const {
+  if (!job_.cuda()) return hosts_.resident_bytes();
+  try {
+    const std::optional<DeviceInfo> card = card_of_job(job_, hosts_);
+    return card ? card->total_bytes - card->free_bytes : 0;
+  } catch (const Error&) {
+    return 0;  // a host that does not answer is found by the call that needs it
+  }
+}
+
+TimedCall HostServices::timed(Engine& engine, const std::function<void()>& call) const {
+  return watch_->time(engine, call);
+}
+
+void HostServices::watch_card(bool on) const { watch_->watch(on); }
+
+RangeGuard HostServices::range(const char* name) const { return std::make_shared<NvtxRange>(name); }
+
+void HostServices::label_next(Engine& engine, const RangeLabel& label) const {
+  if (job_.nvtx != NvtxMode::kOff) proxy(engine).label_next(label, job_.watched);
 }
 
 }  // namespace mkbench

@@ -1,8 +1,17 @@
 // The services of a case, with engines in hosts.
 #pragma once
 
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "harness/flow/interrupt.h"
 #include "harness/flow/services.h"
 #include "harness/hosts/hosts.h"
+#include "references/snapshot.h"
 
 namespace mkbench {
 
@@ -10,7 +19,59 @@ namespace mkbench {
 // where the host's interval does not lie inside this process's own.
 TimedCall time_in_host(const TimedCall& here, const HostInterval& there);
 
-// `hosts` must outlive the services.
-FlowServices make_services(const CaseJob& job, Hosts& hosts);
+class HostServices final : public FlowServices {
+ public:
+  // `hosts` must outlive the services. `random`: draws in place of the system's, for runs that a seed repeats.
+  HostServices(const CaseJob& job, Hosts& hosts,
+               std::function<uint64_t(uint64_t bound)> random = random_below);
+  ~HostServices() override;
+
+  double now() const override { return steady_seconds(); }
+  bool stop() const override { return interrupt_count() > 0; }
+  uint64_t random(uint64_t bound) const override { return random_(bound); }
+  ModelConfig config(const std::string& model) const override { return model_config(model); }
+  ModelWeights load(const std::string& model, int depth) const override {
+    return hosts_.load(model, depth);
+  }
+  // Each model's files are read once.
+  std::vector<GreedyReference> references(const std::string& model_name) const override;
+  std::optional<Ratchet> ratchet(const RatchetKey& key) const override;
+  std::unique_ptr<Engine> make_engine(const EngineRequest& request,
+                                      const ModelWeights& weights) const override {
+    return hosts_.open(on_device(request), weights);
+  }
+  void expect(const std::vector<std::string>& names) const override;
+  void end_process(const std::string& name) const override { hosts_.end_process(name); }
+  EngineFacts facts(Engine& engine) const override;
+  std::string ablate(Engine& engine, Ablation ablation) const override {
+    return proxy(engine).ablate(ablation);
+  }
+  LaunchTrace trace(Engine& engine, int n) const override { return hosts_.trace(engine, n); }
+  int64_t bytes(const EngineRequest& request, const ModelConfig& config) const override;
+  int64_t process_bytes(const std::string& name, const CaseShapes& shapes) const override;
+  int64_t shared_bytes(const ModelConfig& config) const override;
+  int64_t free_bytes() const override;
+  int64_t held_bytes() const override;
+
+  void begin_timing() const override { hosts_.end_judges_runs(); }
+  void take_turn(Engine& engine) const override { hosts_.take_turn(engine, flush_); }
+  std::string end_turn(Engine& engine) const override { return hosts_.end_turn(engine, flush_); }
+  TimedCall timed(Engine& engine, const std::function<void()>& call) const override;
+  void watch_card(bool on) const override;
+  RangeGuard range(const char* name) const override;
+  void label_next(Engine& engine, const RangeLabel& label) const override;
+
+ private:
+  class CardWatch;
+
+  EngineRequest on_device(EngineRequest request) const;
+
+  const CaseJob job_;
+  Hosts& hosts_;
+  const std::function<uint64_t(uint64_t bound)> random_;
+  const FlushCall flush_;
+  const std::unique_ptr<CardWatch> watch_;
+  mutable std::map<std::string, std::vector<GreedyReference>> references_;
+};
 
 }  // namespace mkbench

@@ -24,19 +24,19 @@ namespace mkbench {
 namespace {
 
 constexpr char kJudgesRuns[] = "the judge's runs", kCard[] = "the card";
-// Work that is still on the device so long after its call has returned was left behind.
+// Work that is still on the device this long after its call has returned was left behind.
 constexpr double kLeftBehindS = 0.25, kLeftBehindLimitS = 5;
-// The card is busy where most of so many flushes take longer than this: another context's kernel
-// keeps the card for a time slice of about 2 ms before a flush gets its turn.
+// The card is busy if most of kCardTries flushes exceed kBusyFactor x the quiet time + kBusyMs: a
+// kernel of another context keeps the card for a time slice of about 2 ms before a flush runs.
 constexpr int kCardTries = 5, kQuietTries = 16;
 constexpr double kBusyFactor = 2, kBusyMs = 1;
-// So many looks in a row that find work on the card are no accident, though it ended meanwhile.
+// This many looks in a row that find work on the card are no accident, even if it ended each time.
 constexpr int kMostDoubts = 3;
-// How long the card may take to become quiet, where --timeout is not shorter. A kernel that shares
+// How long the card may take to become quiet, unless --timeout is shorter. A kernel that shares
 // the card by time slices lets some flushes pass, so quiet means that none of kQuietTries waits.
 constexpr double kQuietWaitS = 10;
 
-// A host that cannot be stopped is dead afterwards; whoever asks it next is told why.
+// A host that cannot be stopped is dead afterwards; the next call to it reports why.
 void stop_other(HostLink& link) {
   try {
     link.stop();
@@ -52,12 +52,12 @@ std::string find_program(const std::string& name) {
   return found.empty() ? name : found;
 }
 
+}  // namespace
+
 HostEngine& proxy(Engine& engine) {
   if (auto* host_engine = dynamic_cast<HostEngine*>(&engine)) return *host_engine;
   throw Error(ErrorKind::kRuntime, "an engine that no host holds");
 }
-
-}  // namespace
 
 HostKind host_kind(const std::string& engine) {
   const EngineRow* row = find_engine(engine_of_run(engine));
@@ -158,7 +158,7 @@ int64_t Hosts::idle_bytes(const std::string& engine) {
   const auto [found, is_new] = idle_bytes_.try_emplace(holds, 0);
   if (is_new) {
     ask<Answered>(link(holds, host_kind(engine)), PingCall{},
-                  kQuestion);  // its libraries are loaded
+                  kQuestion);  // after which its libraries are loaded
     found->second = mkbench::resident_bytes(link(holds, host_kind(engine)).facts().pid);
   }
   return found->second;
@@ -209,7 +209,7 @@ void Hosts::take_turn(Engine& engine, const FlushCall& flush) {
   for (auto& [holds, link] : links_) {
     if (link.get() != &own) stop_other(*link);
   }
-  // What prepared this turn is over; then work on the card is not this engine's.
+  // Once the work that prepared this turn is over, work on the card is not this engine's.
   ask<Answered>(own, FinishCall{}, kQuestion);
   if (last_turn_ != holder_of(proxy(engine).name())) need_quiet_card(flush);
   last_turn_ = holder_of(proxy(engine).name());
@@ -231,8 +231,8 @@ double Hosts::try_card(const FlushCall& flush) {
   return ask<Flushed>(about_card(), flush, kQuestion).ms;
 }
 
-// What shows that somebody's work is on the card: more than `most_slow` of `tries` flushes wait.
-// Empty where it is quiet, on a CPU, and where another process on the card may not be permitted.
+// Tells that other work is on the card: more than `most_slow` of `tries` flushes wait. Empty if the
+// card is quiet, on a CPU, and if the card may permit one process only.
 std::string Hosts::card_work(const FlushCall& flush, int tries, int most_slow) {
   if (!flush.cuda || one_ || quiet_card_ms_ == 0) return "";
   int slow = 0;
@@ -260,8 +260,8 @@ Hosts::CardLook Hosts::look_for_work(int& doubts, const FlushCall& flush) {
   return look;
 }
 
-// Ends the host of an engine: what it has left on the card ends with its contexts. Returns what is
-// to be said of the engine.
+// Ends the host of an engine: what it has left on the card ends with its contexts. Returns the
+// reason for the engine's verdict.
 std::string Hosts::end_for_work(const std::string& holds, const std::string& name,
                                 const std::string& found) {
   const std::string why = fmt::format("{} left work on its device: {}", name, found);
@@ -272,7 +272,7 @@ std::string Hosts::end_for_work(const std::string& holds, const std::string& nam
   return why;
 }
 
-// Work that stays although the host of `name` is gone is not that engine's.
+// Waits for a quiet card. Work that stays after the host of `name` has ended is another program's.
 void Hosts::wait_for_quiet_card(const std::string& name, const FlushCall& flush) {
   const double limit_s = std::min(kQuietWaitS, timeout_s_);
   const auto begin = std::chrono::steady_clock::now();
@@ -291,8 +291,8 @@ void Hosts::wait_for_quiet_card(const std::string& name, const FlushCall& flush)
                           found, limit_s, name));
 }
 
-// Work that appears between two turns was begun by the engine that ran last: all others stood
-// still. Its next call says so.
+// Work that appears between two turns was begun by the engine that ran last: all others were
+// stopped. The next call of that engine reports it.
 void Hosts::need_quiet_card(const FlushCall& flush) {
   const CardLook look = look_for_work(doubts_between_[last_turn_], flush);
   if (look.stays) {

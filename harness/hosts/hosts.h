@@ -7,7 +7,6 @@
 #include <string>
 
 #include "harness/engines/registry.h"
-#include "harness/flow/services.h"
 #include "harness/hosts/host_engine.h"
 #include "harness/hosts/host_process.h"
 #include "harness/wire/host_link.h"
@@ -17,6 +16,8 @@ namespace mkbench {
 // Starts a host of a kind; `holds` is what messages call it.
 using StartHost = std::function<std::shared_ptr<HostLink>(HostKind kind, const std::string& holds)>;
 
+// The proxy behind an engine that Hosts::open() has made. Throws Error for any other engine.
+HostEngine& proxy(Engine& engine);
 // The kind of the host that holds an engine.
 HostKind host_kind(const std::string& engine);
 // The program of a host: one that lies beside this one, or `python` as start_processes() takes it.
@@ -31,7 +32,7 @@ StartHost start_processes(const std::string& python = {});
 // closed while anything is timed.
 class Hosts {
  public:
-  // `on_hang` is told of every call that stood still.
+  // `on_hang` is called for every call that stood still.
   Hosts(
       StartHost start, double timeout_s, OnHang on_hang = [](const HangReport&) {})
       : start_(std::move(start)), timeout_s_(timeout_s), on_hang_(std::move(on_hang)) {}
@@ -44,24 +45,24 @@ class Hosts {
   // Opens an engine. Throws what HostLink::call() throws.
   std::unique_ptr<Engine> open(const EngineRequest& request, const ModelWeights& weights);
   int64_t bytes(const EngineRequest& request, const ModelConfig& config);
-  // Hosts that are asked about the machine: one that holds no engine, and that of the judge.
+  // Hosts that are asked about the machine: one that holds no engine, and the judge's.
   HostLink& about_card();
   HostLink& about_torch() { return link(kJudgeName, HostKind::kTorch); }
 
   // From now on at most one process holds engines: a host that holds none is ended before another
   // one opens an engine, and the judge and its two other runs share a host.
   void hold_one(bool one) { one_ = one; }
-  // Ends the hosts that hold no engine, except that of `but`.
+  // Ends the hosts that hold no engine, except the one of `but`.
   void end_idle(const std::string& but);
   // Ends the host of an engine that is closed, and with it all that it may have left on the card.
   void end_process(const std::string& engine);
-  // Bytes of memory that the process of an engine held when it was first asked for, which is before
-  // it opened one; and what this process and all hosts hold now. Pages that they share count once.
+  // idle_bytes(): memory of an engine's process before it opened an engine. resident_bytes():
+  // memory of this process and all hosts now; pages that they share count once.
   int64_t idle_bytes(const std::string& engine);
   int64_t resident_bytes();
-  // What the context and the flush buffer of an engine's process take of the card, found out by a
-  // first flush there; 0 where one process at a time may use the card. A process of Python has none
-  // before its engine's file is loaded, which may take minutes: the largest one of the others is said.
+  // Card memory of the context and the flush buffer of an engine's process, measured by a first
+  // flush there; 0 if one process at a time may use the card. A Python process has none before its
+  // engine's file is loaded, which may take minutes: for it, the largest value of the others.
   int64_t context_bytes(const std::string& engine, const FlushCall& flush,
                         const std::function<int64_t()>& free_bytes);
   // Sum of what context_bytes() has found for the processes that still live.
@@ -75,12 +76,12 @@ class Hosts {
   void take_turn(Engine& engine, const FlushCall& flush);
   // Waits until the engine's work on its device is over; on a GPU a host that holds no engine then
   // tries the card, because work in another context of the engine's process is not waited for.
-  // Throws Error(kIntegrity) for an engine that has left work behind; its host is ended. Returns
-  // what was found where a second look found the card quiet: what was timed in the turn does not
-  // count then. When this happens in several turns in a row, the engine has left work behind.
+  // Throws Error(kIntegrity) for an engine that has left work behind; its host is ended. If a
+  // second look finds the card quiet, returns what the first one found: the turn's times do not
+  // count then, and an engine with several such turns in a row has left work behind.
   std::string end_turn(Engine& engine, const FlushCall& flush);
-  // Says what reaches the card while the engine decodes n tokens. The recorder stays in the engine's
-  // process, so no other engine gets this process. Throws Error where the process has died.
+  // Records what reaches the card while the engine decodes n tokens. The recorder stays in the
+  // engine's process, so no other engine gets this process. Throws Error if the process has died.
   LaunchTrace trace(Engine& engine, int n);
 
  private:
@@ -91,8 +92,8 @@ class Hosts {
   // where another process has work on the card.
   double try_card(const FlushCall& flush);
   std::string card_work(const FlushCall& flush, int tries, int most_slow);
-  // What shows that work is on the card; empty where nothing does. stays: it is there at a second
-  // look, or was there each of the last times.
+  // found: what shows that work is on the card; empty if it is quiet. stays: a second look finds
+  // work too, or the last kMostDoubts looks all found some.
   struct CardLook {
     std::string found;
     bool stays = false;
@@ -118,7 +119,7 @@ class Hosts {
   // By what a host holds, looks in a row that found the card busy: after its turns, and between its
   // turn and the next one.
   std::map<std::string, int> doubts_after_, doubts_between_;
-  std::string last_turn_;  // what the host holds whose turn was last
+  std::string last_turn_;  // what the host of the last turn holds
   std::string loaded_;     // model and lag set of weights_, and the stamp of their files
   ModelWeights weights_;
   double quiet_card_ms_ = 0;  // the longest try_card() while nothing ran; 0: not known yet

@@ -18,7 +18,7 @@ namespace mkbench {
 namespace {
 
 constexpr double kStackSeconds = 20;
-// How long a host may take to say what it knows of a call that stands still.
+// How long a host may take to report on a call that stands still.
 constexpr std::chrono::seconds kAnswerTime{3};
 constexpr int kAnswerPollMs = 100;
 
@@ -76,7 +76,7 @@ class HangFile {
   }
 
  private:
-  std::string name_;  // empty before the first
+  std::string name_;  // empty before the first report
   std::vector<HangReport> reports_;
 };
 
@@ -92,7 +92,7 @@ std::vector<StackDump> take_stacks(pid_t pid) {
   return stacks;
 }
 
-// Asks the host's second thread; nothing where it does not answer.
+// Asks the host's second thread; nullopt if it does not answer.
 std::optional<HangTold> HostProcess::ask_hang() {
   const Clock::time_point limit = Clock::now() + kAnswerTime;
   if (!write_all(progress_fd_, &kAskHang, 1)) return std::nullopt;
@@ -103,7 +103,7 @@ std::optional<HangTold> HostProcess::ask_hang() {
     try {
       FromHost answer = answer_from_json(nlohmann::json::parse(told_->frame(), nullptr, false));
       if (auto* told = std::get_if<HangTold>(&answer)) return std::move(*told);
-      asked_progress_ = false;  // an earlier question's
+      asked_progress_ = false;  // the answer to an earlier question
     } catch (const Error&) {
       return std::nullopt;
     }
@@ -111,7 +111,7 @@ std::optional<HangTold> HostProcess::ask_hang() {
   return std::nullopt;
 }
 
-// Finds out what is known of the call, tells it, and returns the line that says it.
+// Collects what is known of the call, passes it to on_hang(), and returns its summary in one line.
 std::string HostProcess::post_mortem(const char* what, double seconds, bool killed) {
   HangReport report{
       .engine = command_.holds, .call = what, .seconds = seconds, .killed = killed, .line = ""};

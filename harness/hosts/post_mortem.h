@@ -1,5 +1,5 @@
-// What the parent finds out of a call that stands still, before the host is killed; and the file of a
-// run that keeps it.
+// What the parent finds out about a call that stands still before it kills the host, and the file
+// of a run that keeps it.
 #pragma once
 
 #include <sys/types.h>
@@ -12,13 +12,13 @@
 
 namespace mkbench {
 
-// The stacks of a process that stands still, by gdb, and by cuda-gdb where it has loaded the driver's
-// library. Takes up to 20 s a tool, and ends at once after Ctrl-C. A tool that is absent or may not
-// attach says so in `why`.
+// The stacks of a process that stands still, by gdb, and by cuda-gdb if it has loaded the driver's
+// library. Takes up to 20 s a tool, and ends at once after Ctrl-C. `why` tells if a tool is absent
+// or may not attach.
 std::vector<StackDump> take_stacks(pid_t pid);
 
-// A function that says the line of each post-mortem and keeps them in hang.json, written anew with each, because the
-// run may not reach its end. `folder` is the report's, read at each call: while it is empty nothing is written.
+// Returns a function that prints the line of each post-mortem and keeps all in hang.json, rewritten
+// each time. `folder`: the report's, read at each call; while it is empty nothing is written.
 OnHang keep_hangs(const std::filesystem::path& folder, std::function<void(const std::string&)> say);
 
 }  // namespace mkbench

@@ -1,5 +1,4 @@
-// The time in which one engine is judged, and the pace by which the time of its next work is
-// predicted.
+// Time budget for judging one engine, and the pace that predicts how long its next work takes.
 #pragma once
 
 #include <functional>
@@ -28,8 +27,8 @@ class TimeBudget {
   void check() const {
     if (left() <= 0) throw BudgetEnded{};
   }
-  // Runs `work` off the budget: to load weights, to open an engine and to compute the truth is not
-  // the time of the engine that is judged.
+  // Runs `work` off the budget: loading weights, opening engines and computing the truth are not
+  // charged to the judged engine.
   void outside(const std::function<void()>& work);
 
  private:
@@ -39,8 +38,8 @@ class TimeBudget {
 };
 
 // Seconds an engine takes for a token, by the number of KV rows: attention reads every row, so the
-// time grows with them. The line goes through the latest measurement and the latest one at no more
-// than half its rows; closer neighbours differ by noise. It never falls.
+// time grows with them. A line through the latest measurement and the latest one at no more than
+// half its rows (closer ones differ by noise); its slope is at least 0.
 class Pace {
  public:
   void learn(double rows, double seconds_a_token) { seen_.emplace_back(rows, seconds_a_token); }
@@ -54,8 +53,8 @@ class Pace {
   std::vector<std::pair<double, double>> seen_;  // rows, seconds a token; in the order of time
 };
 
-// What an engine takes for a decoded token at a cache length, and for each row of a prefill of so
-// many rows. A prefill that runs token by token takes rows x pace.
+// Seconds of a decoded token by cache length, and seconds a row of a prefill by its number of rows.
+// A prefill that runs token by token takes rows x pace.
 struct EnginePace {
   Pace decode, prefill;
 

@@ -9,9 +9,9 @@ void count_dropped(EngineReport& e);
 // Energy a token: mean power between changes of the card's counter, times the mean time of a token.
 // Needs ms_per_tok.
 void fill_energy(EngineReport& e);
-// Pairs of neighbouring blocks of which one was watched.
+// What reading the card costs: pairs of neighbouring blocks of which one was watched.
 void fill_watching_costs(EngineReport& e, double confidence);
-// Makes a comparison INCONCLUSIVE where too many blocks of one of both were dropped.
+// Makes a comparison INCONCLUSIVE if too many blocks of either engine were dropped.
 void label_dropped_blocks(const EngineReport& baseline, const EngineReport& candidate,
                           ComparisonReport& c);
 

@@ -22,7 +22,7 @@ std::map<int, std::map<int, double>> by_block(const std::vector<Sample>& samples
   return result;
 }
 
-// A faster time means nothing where the engine may have known its input before the clock began.
+// A faster time proves nothing if the engine may have known its input before the clock began.
 void label_early_ids(const EngineReport& baseline, const EngineReport& candidate,
                      ComparisonReport& c) {
   for (const EngineReport* e : {&baseline, &candidate}) {

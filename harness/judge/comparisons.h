@@ -9,7 +9,7 @@ namespace mkbench {
 
 // Valid samples' ms/token by process, in the order of their blocks.
 ByProcess times_by_process(const std::vector<Sample>& samples);
-// Mean ms/token of each process over that of `control` in the same process.
+// Mean ms/token of each process, divided by the mean of `control` in the same process.
 ByProcess times_over(const std::vector<Sample>& samples, const std::vector<Sample>& control);
 // ms/token of the blocks that both engines have, by process.
 std::vector<PairedBlocks> paired_blocks(const std::vector<Sample>& baseline,

@@ -15,8 +15,7 @@
 namespace mkbench {
 namespace {
 
-// The term that an ablation keeps explains the full time where the ablation takes at least the full
-// time less this share.
+// An ablation explains the full time if it takes at least the full time less this share.
 constexpr double kBindingBand = 0.05;
 
 // value() of every sample; values that are 0 or not finite are left out.
@@ -141,7 +140,7 @@ void fill_times(EngineReport& e, double confidence) {
                        "engine does not read the SM clock");
 }
 
-// Takes the times away where none can be so short.
+// Withholds times that are shorter than the memory allows.
 void check_memory_bound(EngineReport& e, const MemoryBound& bound) {
   const std::string reason = impossible_reason(e, bound);
   if (reason.empty()) return;
@@ -198,9 +197,8 @@ void aggregate_engine(CaseReport& c, EngineReport& e, double confidence, uint64_
   fill_profile(e, c.ceiling);
 }
 
-// The worst of the engines' verdicts and of the case's own, which it has where it failed before any
-// engine ran. Skipped engines do not decide for engines that ran, but a case is SKIPPED where no
-// candidate ran.
+// The worst of the engines' verdicts and of the case's own, set if it failed before any engine ran.
+// Skipped engines do not decide for engines that ran, but a case is SKIPPED if no candidate ran.
 Verdict verdict_of_case(const CaseReport& c) {
   std::vector<Verdict> verdicts = {c.verdict};
   bool any_candidate = false, any_ran = false;

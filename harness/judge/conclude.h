@@ -1,5 +1,5 @@
-// What a run comes to: figures and verdicts of engines, cases and the report, from samples and from what
-// parity found. No other file gives a verdict to what was timed.
+// Concludes a run: figures and verdicts of engines, cases and the report, from samples and from
+// what parity found. No other file gives verdicts on timings.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ void aggregate(CaseReport& c, double confidence, uint64_t seed, bool random_orde
 
 // Verdict of a report from its cases' verdicts (a case's is the worst of its engines' and of its
 // own, if it has failed before it had engines). A report without cases keeps its verdict if that is
-// a failure, and is a RUNTIME_ERROR else.
+// a failure; else it becomes RUNTIME_ERROR.
 void conclude(Report& report);
 
 // Fills in verdict, reason and exit code. `interrupted`: Ctrl-C has ended the soak.

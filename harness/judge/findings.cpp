@@ -142,7 +142,7 @@ std::vector<int32_t> checked_decode(Engine& engine, int n, const int32_t* forced
   std::vector<int32_t> ids = engine.decode(n, forced, logits);
   const int64_t launches = engine.launch_count() - before;
   if (!can.counted) {
-    findings.note(Check::kRan, "by the ids that came back: this engine counts no launches");
+    findings.note(Check::kRan, "judged by the returned ids: this engine counts no launches");
   } else if (launches <= 0) {
     findings.fail(
         Check::kRan, Verdict::kIntegrity,

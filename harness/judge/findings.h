@@ -18,12 +18,12 @@ class Findings {
  public:
   // The check ran. It passes unless fail() is called for it.
   void ran(Check check) { result_of(check); }
-  // The check is a number; the largest one is kept. Only fail() makes the check fail.
+  // Records a value of the check; the largest is kept. Only fail() makes the check fail.
   void measured(Check check, double value, std::optional<double> limit);
   // What a passed check covered, or was measured against: its detail in the report.
   void note(Check check, std::string detail);
   // The check cannot run here. A check that ran elsewhere (another reference) keeps its result.
-  // `value`: what was measured all the same.
+  // `value`: a measurement that was made nevertheless.
   void rule_out(Check check, std::string why, std::optional<double> value = {});
   void fail(Check check, Verdict verdict, std::string reason);
   // The time budget ended before the check was made in full: INCOMPLETE, unless something has
@@ -45,10 +45,10 @@ class Findings {
 
   std::vector<CheckResult> results_;
   std::vector<Failure> failures_;  // the first few of each check
-  std::map<Check, int> untold_;    // how many more there were
+  std::map<Check, int> untold_;    // number of further failures
 };
 
-// Runs `work`, then `conclude`, which keeps what was found also where `work` throws.
+// Runs `work`, then `conclude`, which keeps the findings even if `work` throws.
 template <typename Work, typename Conclude>
 void conclude_however_it_ends(const Work& work, const Conclude& conclude) {
   try {
@@ -85,7 +85,7 @@ std::vector<int32_t> forced_decode(Engine& engine, const ReferencePrompt& prompt
 // outside the truth's top 32.
 bool within_tau(const ReferenceStep& step, int32_t id, double tau);
 
-// tau of a step: how far below the truth's largest logit another id is a near tie still.
+// tau of a step: an id at most this far below the truth's largest logit is a near tie.
 double tau_of(std::span<const float> truth_logits, double pairwise_d, bool logits_bf16);
 
 // A row of the table with texts filled in; its verdict stays EXACT.
@@ -98,8 +98,8 @@ std::string describe_row(const ParityRow& row);
 // Counts rows by verdict and finds the first divergence.
 void tally_rows(ParityReport& report);
 
-// Notes whether the logits of the repeated prompts have the bits that are committed. Other bits fail
-// nothing: they ask for a reason in the ratchet's entry.
+// Notes whether the logits of the repeated prompts have the bits that are committed. Other bits are
+// no failure, but need a reason in the ratchet's entry.
 void note_bits(const std::string& repeats_sha256, const Ratchet& committed, Findings& findings);
 
 // Judges the four ratios and the ratchet. Throws Error(kInvalidReference) where the reference's

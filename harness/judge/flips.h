@@ -5,16 +5,15 @@
 
 namespace mkbench {
 
-// Such a count, or a larger one, has at most this probability for an engine that errs as the baseline
-// does.
+// Largest probability that an engine with the baseline's errors exceeds most_flips().
 inline constexpr double kFlipAlpha = 0.001;
 
 // The most flips that pass: the smallest k with P(X > k) <= kFlipAlpha, where X counts the steps of
-// the reference that are not decided, each flipped by itself with the probability that a normal error
-// of the difference of two logits exceeds the truth's margin. Its deviation is half of D_t, the
-// largest such error of the baseline at that step, or half of the median D_t, whichever is larger:
-// D_t is the largest of 496 differences, so half of it is no underestimate. `logits_bf16`: the engine
-// rounds its logits, which adds two roundings. 0 where every step is decided.
+// the reference that are not decided, each flipped independently with the probability that a normal
+// error of the difference of two logits exceeds the truth's margin. Its deviation is half of D_t,
+// the largest such error of the baseline at that step, or half of the median D_t, whichever is
+// larger: D_t is the largest of 496 differences, so half of it is no underestimate. `logits_bf16`:
+// the engine rounds its logits, which adds two roundings. 0 if every step is decided.
 int most_flips(const GreedyReference& reference, bool logits_bf16);
 
 }  // namespace mkbench

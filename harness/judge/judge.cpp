@@ -108,8 +108,8 @@ class Judge {
       look_inside(prompt);
       compare_runs(prompt, free_ids, forced, findings);
     } catch (...) {
-      // What the engine showed before it ended stands. Up to its first difference the free run had
-      // the truth's context.
+      // Results from before the failure stand. Up to its first difference the free run had the
+      // truth's context.
       for (size_t t = forced.size(); t < same_context(prompt, free_ids); ++t)
         forced.push_back({.id = free_ids[t], .argmax = free_ids[t]});
       judge_steps(prompt, free_ids, forced, report);
@@ -345,7 +345,7 @@ class Judge {
     } else if (report.non_finite > 0) {
       rule_out_ratios("some logits are not finite", findings);  // no ratio of NaN
     } else if (report.steps < steps_in_all_) {
-      // The limits are those of whole prompt sets; a few steps vary more.
+      // The limits hold for whole prompt sets; a few steps vary more.
       rule_out_ratios("not all steps were reached", findings);
     } else {
       judge_ratios(sums_, reference_, options_, report, findings);

@@ -27,7 +27,7 @@ void judge_ratchet(const Ratios& found, const ParityOptions& options, Findings& 
                       options.ratchet_key
                           ? "reports/ratchet.json has no entry; scripts/update_ratchet.py adds " +
                                 ratchet_entry(*options.ratchet_key, found)
-                          : "for candidates on committed references alone");
+                          : "only candidates on committed references have a ratchet");
     return;
   }
   findings.measured(Check::kRatchet, found.rms, kRatchetFactor * options.ratchet->rms);
@@ -41,8 +41,8 @@ void note_bits(const std::string& repeats_sha256, const Ratchet& committed, Find
   if (committed.repeats_sha256.empty() || repeats_sha256.empty()) return;
   findings.note(Check::kRatchet, committed.repeats_sha256 == repeats_sha256
                                      ? "logits: the committed bits"
-                                     : "logits: other bits than reports/ratchet.json has; "
-                                       "scripts/update_ratchet.py --reason says why they may be");
+                                     : "logits: other bits than in reports/ratchet.json; "
+                                       "scripts/update_ratchet.py --reason records why");
 }
 
 void rule_out_ratios(const std::string& why, Findings& findings) {

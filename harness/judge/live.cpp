@@ -69,7 +69,7 @@ void check_finite(const Logits& logits, const char* who) {
 
 class LiveCapture {
  public:
-  // `baseline` may be null; the steps then hold no token of it.
+  // `baseline` may be null; the steps then hold no baseline token.
   LiveCapture(Engine& truth, Engine* baseline, Engine& head_fp32, int vocab)
       : truth_(truth), baseline_(baseline), head_fp32_(head_fp32), vocab_(vocab) {}
 

@@ -48,8 +48,8 @@ int32_t walk(Engine& engine, int vocab, const ReferencePrompt& prompt, int step,
   return ids.back();
 }
 
-// The way of truth and baseline to the step. What they are compared with is the candidate's walk; to
-// them, who are right either way, the steps of a long one cost more than a prefill of its ids.
+// How truth and baseline reach the step. Only the candidate has to walk all the steps; the other
+// two reach the same state by a prefill of the ids, which costs less than a long walk.
 struct Way {
   ReferencePrompt prompt;
   int step;
@@ -77,7 +77,7 @@ std::string first_layer(const LocaliseEngines& e, int layers) {
         "baseline's {:.2g})",
         layer, found, band);
   }
-  return "every hidden state is in its band, so the fault lies behind the last layer";
+  return "every hidden state is in its band, so the fault lies after the last layer";
 }
 
 std::string first_row(const LocaliseEngines& e, int layers) {

@@ -21,24 +21,23 @@ struct LocaliseEngines {
   Engine& baseline;
 };
 
-// What the engines said at the last step of a walk: logits [vocab], empty for a candidate that shows
-// none, and the candidate's id (-1: none came back).
+// Results of the engines at the last step of a walk: logits [vocab], empty for a candidate that
+// shows none, and the candidate's id (-1: none came back).
 struct LastStep {
   std::vector<float> candidate, truth, baseline;
   int32_t id = -1;
 };
 
-// Teacher-forces the prompt up to step `step` on the candidate, and on truth and baseline too where
-// the walk is short; they reach a far step by a prefill. Names the first layer whose
-// hidden state is out of its band, and the first KV row (by layer, then position) that is. For KV
-// rows the baseline's NMSE is its largest one in the layer. The text says so where the candidate
-// shows neither hidden states nor KV rows.
+// Teacher-forces the prompt up to step `step` on the candidate; truth and baseline walk too if that
+// is short, else they prefill. Names the first layer whose hidden state is out of its band, and the
+// first KV row (by layer, then position) out of its band, for which the baseline's NMSE is its
+// largest in the layer. Says so if the candidate shows neither hidden states nor KV rows.
 std::string localise(const LocaliseEngines& engines, int layers, int vocab,
                      const ReferencePrompt& prompt, int step, LastStep* last = nullptr);
 
-// Names the lags of `lagset` (and so the planted layers of `shape`) that give `wrong_id` after the prompt's
-// first `step` steps when their contribution is missing or taken from another position. The text
-// says so where no lag does.
+// Names the lags of `lagset` (and so the planted layers of `shape`) that give `wrong_id` after the
+// prompt's first `step` steps when their contribution is missing or taken from another position.
+// Says so if no lag does.
 std::string localise_lag(std::string_view lagset, const ModelShape& shape,
                          const ReferencePrompt& prompt, int step, int32_t wrong_id);
 

@@ -29,8 +29,8 @@ struct ParityOptions {
   std::optional<Ratchet> ratchet = {};         // what is committed under that key
   // The engine rounds its logits to bf16: tau gains one bf16 step at the largest |logit|.
   bool logits_bf16 = false;
-  // One prompt of the reference is judged: no ratio is, because the limits are those of whole prompt
-  // sets and a few steps vary more.
+  // Only one prompt is judged. Ratios are not: their limits hold for whole prompt sets, and a few
+  // steps vary more.
   bool one_prompt = false;
   bool repeat_without_logits = true;  // ids with and without logits_out must be equal
   std::function<std::string(int32_t)> text_of = {};  // printable text of one id; may be empty
@@ -77,22 +77,22 @@ void check_reference_weights(const GreedyReference& reference, const ModelWeight
 // strict set are not the closed form of the lag set in a vocabulary of `vocab` ids, or where a prompt
 // is too short for it.
 void check_closed_form(const GreedyReference& reference, std::string_view lagset, int vocab);
-// The same for a live reference, whose sets follow from margins: every prompt that has a closed form
-// is checked, whatever its set. Returns how many there are.
+// check_closed_form() for a live reference, whose sets follow from margins: checks every prompt
+// that has a closed form, whatever its set, and returns their number.
 int check_live_closed_form(const GreedyReference& live, std::string_view lagset, int vocab);
-// The same, and how many that is of all prompts, for the report.
+// check_live_closed_form() as a line of the report: "3 of 4 prompts have ...".
 std::string live_check_text(const GreedyReference& live, std::string_view lagset, int vocab);
 
 // The truth's own greedy path of `steps` steps after `ids`, with the errors of `head_fp32` (the
-// baseline with its LM head in fp32) on it; its pairwise error has no limit. `go_on` is asked before
-// every kMaxLogitSteps steps; where it says no, the path ends there.
+// baseline with its LM head in fp32) on it; its pairwise error has no limit. `go_on` is asked
+// before every kMaxLogitSteps steps; the path ends when it returns false.
 ReferencePrompt capture_path(
     Engine& truth, Engine& head_fp32, int vocab, const std::string& name,
     const std::vector<int32_t>& ids, int steps,
     const std::function<bool()>& go_on = [] { return true; });
 // Seed and number of projections of the sketches in a captured path; the seed is "mkbench1" in
-// ASCII. A committed reference has 512. Here every step of a long walk is projected three times, and
-// 512 would take a minute of a model with 151,936 ids.
+// ASCII. A committed reference has 512. Here every step of a long walk is projected three times,
+// which would take a minute with 512 and a vocabulary of 151,936.
 inline constexpr uint64_t kLiveSketchSeed = 0x6d6b62656e636831;
 inline constexpr int kLiveProjections = 128;
 

@@ -97,7 +97,7 @@ std::optional<Ratchet> find_ratchet(const std::filesystem::path& file, const Rat
                       text_of(entry, "lagset", i, file) == key.lagset &&
                       text_of(entry, "reference_sha256", i, file) == key.reference_sha256;
     const Ratchet values = values_of(entry, i, file);
-    if (same && found) refuse(file, fmt::format("entries[{}]: the key stands there twice", i));
+    if (same && found) refuse(file, fmt::format("entries[{}]: this key occurs twice", i));
     if (same) found = values;
   }
   return found;

@@ -30,12 +30,12 @@ struct Ratchet {
   std::string repeats_sha256;
 };
 
-// How far each ratio may grow over its committed value. Two decoders that keep fp32 and add in other
-// orders (reports/limits) differ by up to 2 % in R_rms, 11 % in R_step, 16 % in R_inf and, where it is
-// no rounding itself, 4 % in R_KL.
+// How far each ratio may grow over its committed value. Two decoders that keep fp32 and add in
+// other orders (reports/limits) differ by up to 2 % in R_rms, 11 % in R_step, 16 % in R_inf and,
+// where R_KL is more than rounding, 4 % in R_KL.
 inline constexpr double kRatchetFactor = 1.10, kRatchetFactorOfLargest = 1.25,
                         kRatchetFactorOfKl = 1.25;
-// R_KL may grow by this much in any case: of an engine at 0.001, 25 % would be rounding.
+// R_KL may grow by this much in any case: for an engine at 0.001, 25 % would be rounding.
 inline constexpr double kRatchetLeastKl = 0.005;
 
 // Why `found` is over the ratchet, by ratio; empty where it is not.

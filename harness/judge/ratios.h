@@ -34,7 +34,7 @@ struct Ratios {
   // Sum of KL(truth || engine) / (sum of KL(truth || baseline) + allowed_rounding() + 1e-6), over
   // the truth's top ids and one bucket for the rest.
   double kl = 0;
-  std::string worst_prompt;  // the step that gives `step`
+  std::string worst_prompt;  // the step at which `step` is reached
   int worst_position = -1;
 };
 
@@ -54,9 +54,9 @@ double logsumexp_of(const float* logits, int vocab);
 double divergence_of(const ReferenceStep& step, const float* logits, double logsumexp);
 
 // What rounding the truth's top logits to bf16 costs, KL(truth || rounded): the baseline keeps its
-// logits in fp32, so an engine whose class lets it round them has this above the baseline's
-// divergence. Behind few layers it is most of what there is. 0 for class fp32-accumulate, and where
-// not all of logits [vocab] are bf16 numbers.
+// logits in fp32, so an engine whose class lets it round them has this in addition to the
+// baseline's divergence. In models of few layers it is most of the divergence. 0 for class
+// fp32-accumulate, and if not all of logits [vocab] are bf16 numbers.
 double allowed_rounding(const ReferenceStep& step, const float* logits, int vocab,
                         PrecisionClass precision);
 

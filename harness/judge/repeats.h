@@ -39,8 +39,8 @@ std::string hash_runs(Engine& engine, const std::vector<ReferencePrompt>& prompt
                       Findings& findings);
 
 // Runs each prompt kRepeats times in a row, and once more after the other prompts. Returns the hash
-// that hash_runs() gives, or nothing where the time budget ended first. `stop` is called before every
-// run and may throw.
+// that hash_runs() gives, or "" if the time budget ended first. `stop` is called before every run
+// and may throw.
 std::string judge_repeats(Engine& engine, const std::vector<ReferencePrompt>& prompts, int vocab,
                           const std::function<void()>& stop, Findings& findings);
 

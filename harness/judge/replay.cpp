@@ -20,7 +20,7 @@ std::vector<ScoredId> best_ids(const std::vector<float>& logits,
   std::vector<int32_t> order(logits.size());
   std::iota(order.begin(), order.end(), 0);
   const size_t shown = std::min(kShownIds, order.size());
-  // NaN counts as the smallest: a comparison with it would be no order.
+  // NaN counts as the smallest, because NaN itself has no place in an order.
   const auto value = [&](int32_t id) {
     const float z = logits[static_cast<size_t>(id)];
     return std::isnan(z) ? -INFINITY : z;
@@ -58,8 +58,8 @@ std::vector<int32_t> free_run(Engine& engine, ReferencePrompt prompt,
   return told_late ? engine.decode_late(*late_id, tokens) : engine.decode(tokens);
 }
 
-// The id of step `step` in a free run. As in timing another run stands before a timed one: here one
-// behind the prompt's own last id.
+// The id of step `step` in a free run. As in timing, another run precedes it: here one that begins
+// with the prompt's own last id.
 int32_t free_run_id(Engine& engine, const ReferencePrompt& prompt, int step,
                     const ReplayOptions& options) {
   if (options.late_id) free_run(engine, prompt, prompt.ids.back(), options.free_tokens);

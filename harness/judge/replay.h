@@ -1,4 +1,4 @@
-// Repeats one step of a prompt, and tells what the truth and the engine say there.
+// Repeats one step of a prompt, and reports what truth and engine give there.
 #pragma once
 
 #include <cstdint>
@@ -17,25 +17,26 @@ struct ReplayOptions {
   double pairwise_d = 0;     // D of the reference
   bool logits_bf16 = false;  // the engine rounds its logits to bf16
   std::function<std::string(int32_t)> text_of{};
-  // As in FailedStep: how the engine gets to the step's id, and what its logits may be off by.
+  // As in FailedStep: how the engine reaches the step's id, and the allowed error of its logits.
   int free_tokens = 0;
   std::optional<int32_t> late_id{};
   std::optional<double> error_limit{};
 };
 
 // What is known of a step when it is judged: all but hashes, names of engine and model, the
-// command, and what takes another run. `logits`: the engine's [vocab]; empty where it shows none.
+// command, and what only another run shows. `logits`: the engine's [vocab]; empty if it shows none.
 FailedStep observed_step(const ReferencePrompt& prompt, int step, int32_t found,
                          const std::vector<float>& logits, const ReplayOptions& options);
 
 // Walks the prompt up to step `step` on all three engines, teacher-forced, and fills in everything
-// but names, hashes and the command. The id is that of the walk, or with free_tokens that of a run
+// but names, hashes and the command. The id comes from the walk or, with free_tokens, from a run
 // without logits. Throws what the engines throw.
 FailedStep replay_step(const LocaliseEngines& engines, const ReferencePrompt& prompt, int step,
                        const ReplayOptions& options);
 
-// Repeats a step that was judged, in the way that it says, and adds what truth, baseline and another
-// run of the candidate show. Its id stays; where the other run gives another one, `localised` says so.
+// Repeats a judged step in the way that it records, and adds the results of truth, baseline and
+// another run of the candidate. The recorded id stays; if the new run gives another id, `localised`
+// says so.
 FailedStep repeat_step(const LocaliseEngines& engines, const FailedStep& observed,
                        ReplayOptions options);
 

@@ -10,8 +10,8 @@ namespace {
 
 // Two-sided, so that 99.9 % of the values lie under the upper end.
 constexpr double kUpperLimit = 0.998;
-// No sample can lie under the bound. Where all of so many do, chance does not explain it (2^-10), and
-// the limit of few processes, which is wide, is not asked.
+// If all of this many samples lie under the bound, chance (2^-10) does not explain it; the
+// confidence limit, which is wide with few processes, is then not needed.
 constexpr int kManySamples = 10;
 
 }  // namespace

@@ -1,5 +1,4 @@
-// What the ceiling says of an engine: the share of it that the engine reaches, and which times no
-// engine can have.
+// The share of the ceiling that an engine reaches, and which times are impossible.
 #pragma once
 
 #include <string>
@@ -15,9 +14,9 @@ void fill_ceiling(CaseReport& c, double confidence);
 // share is null, with the reason.
 void fill_share(const CeilingReport& ceiling, EngineReport& e, double confidence, uint64_t seed);
 
-// Why the times of an engine are impossible: their upper 99.9 % limit, or the slowest of at least
-// 10 samples (of samples too few for a limit: of all), lies under bound.least_ms. Empty where they are
-// not, and for a lossy engine, whose bytes are not known.
+// Why the times of an engine are impossible: their upper 99.9 % limit lies under bound.least_ms, or
+// the slowest of at least 10 samples does (of all samples, if these are too few for a limit). Empty
+// if the times are possible, and for a lossy engine, whose bytes are not known.
 std::string impossible_reason(const EngineReport& e, const MemoryBound& bound);
 
 }  // namespace mkbench

@@ -18,8 +18,8 @@ constexpr int kFirstEdge = 16;
 // The share of the budget in which the walk goes on beyond the needed lengths: prefills of the
 // edges come after it.
 constexpr double kShareBeyond = 0.125;
-// The largest share of the budget that one prefill may take: to a token-by-token engine of 7 ms a
-// token at 2,000 rows, one of 8,191 rows would cost 107 s.
+// The largest share of the budget that one prefill may take: a token-by-token engine of 7 ms a
+// token at 2,000 rows would take 107 s for 8,191 rows.
 constexpr double kShareOfJump = 0.25;
 // Rows of the prefills by which the pace is measured, and the steps decoded behind each.
 constexpr int kShortPaceRows = 32, kPaceRows = 256, kPaceSteps = 16;
@@ -118,8 +118,8 @@ class SweepJudge {
     return bounds_.budget == nullptr || jump_fits(*bounds_.budget, *bounds_.pace, rows, steps);
   }
 
-  // The next steps of the walk that one call takes: those that the time left is predicted to hold,
-  // and at least one while any is left. Lengths up to the needed one have all of it.
+  // Number of steps in the walk's next call: as many as fit into the time left, at least one while
+  // any is left. Lengths up to the needed one may use all of it.
   int next_steps(int length, int remaining) const {
     const bool beyond = length > bounds_.needed;
     if (!beyond) remaining = std::min(remaining, bounds_.needed - length + 1);
@@ -174,7 +174,7 @@ class SweepJudge {
                             .layers = options_.layers,
                             .pairwise_d = truth_.pairwise_d,
                             .text_of = options_.text_of};
-    // What judge_step() did not hold against the engine is not held against a repetition either.
+    // A repetition must not fail by an error that judge_step() accepts.
     if (with_logits_) {
       const double norm = prompt.steps[static_cast<size_t>(t)].baseline_error_norm;
       as_judged.error_limit =
@@ -323,7 +323,7 @@ EnginePace measure_pace(Engine& engine, const std::vector<int32_t>& ids, int voc
   const int room = engine.capabilities().max_context - kPaceSteps;
   for (const int rows : {kShortPaceRows, std::min(kPaceRows, room)}) {
     if (rows <= 0 || rows > room) continue;
-    // The second, longer one only where it takes a twentieth of what is left.
+    // The second, longer prefill is skipped if it would take over a twentieth of the time left.
     if (pace.jump(rows, kPaceSteps) > budget.left() / 20) break;
     std::vector<int32_t> prompt;
     for (int i = 0; i <= rows; ++i) prompt.push_back(ids[static_cast<size_t>(i) % ids.size()]);

@@ -40,19 +40,19 @@ SweepTruth closed_form_sweep(std::string_view lagset, int vocab, int steps, int 
 
 // Truth computed in this run: the truth's own path after `start`, step by step, and edge_lengths()
 // up to `longest`; beyond the path its ids are repeated. `go_on` is asked before every
-// kMaxLogitSteps steps and before every prefill; where it says no, the sweep ends there.
+// kMaxLogitSteps steps and before every prefill; the sweep ends when it returns false.
 SweepTruth live_sweep(Engine& truth, Engine& head_fp32, int vocab,
                       const std::vector<int32_t>& start, int steps, int longest,
                       const std::function<bool()>& go_on);
 
-// Cache lengths that a pass of `parity` needs, or all that the model knows.
+// Cache lengths that a pass of `parity` needs; all of them if the model has fewer.
 inline constexpr int kNeededLengths = 2049;
 
 // What bounds a sweep. By default nothing does.
 struct SweepBounds {
   std::function<void()> stop = [] {};  // called before every call of the engine; may throw
   // With both set, the walk ends with the budget, and a jump that does not fit is left out. `pace`
-  // learns on the way.
+  // is updated on the way.
   TimeBudget* budget = nullptr;
   EnginePace* pace = nullptr;
   // The walk has the whole budget up to this length, and an eighth of it beyond.

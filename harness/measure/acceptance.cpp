@@ -13,8 +13,8 @@ namespace {
 
 constexpr int kSimulations = 10'000;
 constexpr uint64_t kSeed = 1;
-// From so many processes on, the quantile is the binomial one, 21 of 200 (20 to 60 rounds, 100,000
-// simulations each).
+// From this many processes on, the simulated quantile equals the binomial one, 21 of 200 (20 to 60
+// rounds, 100,000 simulations each).
 constexpr int kAsIndependent = 8;
 
 // Splits of one simulated calibration whose t interval misses 0. Sides are drawn as bits of the

@@ -12,8 +12,8 @@ namespace mkbench {
 namespace {
 
 constexpr size_t kFewestRounds = 4;
-// Numbers of processes in a comparison. A number over half of the rounds gives splits that differ
-// in little but the side on which each process stands.
+// Numbers of processes in a comparison. With more than half of the rounds, splits differ in little
+// but the side of each process.
 constexpr int kProcessCounts[] = {3, 5, 8, 15, 30, 60};
 
 std::vector<RecordedRound> rounds_with(const std::vector<RecordedRound>& rounds,
@@ -70,8 +70,8 @@ std::vector<Split> draw_splits(int rounds, int processes, uint64_t seed) {
   return splits;
 }
 
-// Who is compared with the copy on the baseline's side of a split: the other copy, or a slow library;
-// with its times multiplied by `factor`.
+// Pairs the copy on the baseline's side of a split with the other copy (`library` null) or with a
+// slow library. The second one's times are multiplied by `factor`.
 std::vector<PairedBlocks> pairs_of(const std::vector<RecordedRound>& rounds, const Split& split,
                                    const char* library, double factor = 1) {
   std::vector<PairedBlocks> pairs;
@@ -246,7 +246,7 @@ SpeedMargin margin_of(const Calibration& calibration, int processes, const std::
   SpeedMargin margin{row_of_processes(calibration, processes)->half_width, source};
   const int least = least_trusted(calibration);
   if (least == calibration.rows.front().processes) return margin;
-  // Of the rows that are not trusted, the last one before the first that is.
+  // The last row before the first trusted one.
   const CalibrationRow& row =
       least > 0 ? *row_of_processes(calibration, least - 1) : calibration.rows.back();
   margin.least_processes = least > 0 ? least : row.processes + 1;

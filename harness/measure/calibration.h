@@ -1,6 +1,6 @@
 // Calibration of the clock: what a comparison says of two copies of one engine (A/A), and of an
-// engine that is slower by a known share. It works on recorded processes alone; who compares is
-// given, so that tests can give one that is wrong.
+// engine that is slower by a known share. It works on recorded processes alone; the comparison is a
+// parameter, so that tests can pass a wrong one.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +23,8 @@ using CompareProcesses =
 // One process of each engine, whose blocks were interleaved: ms a token, by the library's name.
 using RecordedRound = std::map<std::string, std::vector<double>>;
 
-// The libraries of a round: two copies of one engine, and slower ones with the share of its time
-// that they take more.
+// The libraries of a round: two copies of one engine, and slower ones with their extra time as a
+// share of the sound time.
 inline constexpr char kSoundCopies[2][12] = {"sound", "sound_copy"};
 struct SlowLibrary {
   const char* name;
@@ -34,7 +34,7 @@ struct SlowLibrary {
 inline constexpr SlowLibrary kSlowLibraries[] = {
     {"slow_1", "S1", 0.01}, {"slow_2", "S2", 0.02}, {"slow_5", "S5", 0.05}};
 
-// How often a comparison of so many processes sees an engine that is slower by `share`.
+// How often a comparison sees an engine that is slower by `share`, with the processes of its row.
 struct Power {
   double share = 0;
   double seen = 0;      // share of draws in which the interval lies below 1
@@ -51,14 +51,14 @@ void describe_fields(V& v, Tag<Power>) {
   v.field("rescaled", &Power::rescaled, "as seen, from times of a copy multiplied by 1 + share");
 }
 
-// What comparisons of two copies were found to say, with so many processes of each.
+// Results of comparisons of two copies, with `processes` processes of each.
 struct CopiesRow {
   int processes = 0;
   int splits = 0;         // A/A comparisons
-  int excluding_one = 0;  // of them, those whose interval does not hold 1
-  int most_allowed = 0;   // of them, by alpha: most_missed()
+  int excluding_one = 0;  // comparisons whose interval does not hold 1
+  int most_allowed = 0;   // the most that alpha and chance allow: most_missed()
   int faster_or_slower = 0;
-  double half_width = 0;  // of an A/A interval over the speed-up, median
+  double half_width = 0;  // median half-width of the A/A intervals, relative to the speed-up
 };
 
 constexpr std::string_view struct_name(Tag<CopiesRow>) { return "copies_row"; }
@@ -73,7 +73,7 @@ void describe_fields(V& v, Tag<CopiesRow>) {
   v.field("half_width", &R::half_width, "of an A/A interval, relative, median");
 }
 
-// What was found for comparisons of so many processes of each engine.
+// Results of comparisons with `processes` processes of each engine.
 struct CalibrationRow : CopiesRow {
   double margin = 0;  // SpeedMargin of the half-width
   std::vector<Power> power;
@@ -127,36 +127,36 @@ void describe_fields(V& v, Tag<Calibration>) {
 }
 
 inline constexpr int kCalibrationSplits = 200;
-// Comparisons have so many processes on a GPU where --processes does not say. A calibration holds
-// where the rows from this one on are trusted.
+// Processes of a comparison on a GPU without --processes. A calibration holds if the rows from this
+// one on are trusted.
 inline constexpr int kUsualProcesses = 5;
 // The row that shows the power of a calibration on a GPU, and the rounds that it takes.
 inline constexpr int kPowerProcesses = 30, kPowerRounds = 2 * kPowerProcesses;
 inline constexpr double kWholeConfidence = 0.999;
-// A share of slow-down must be seen in so many of all draws.
+// A slow-down counts as seen if this share of all draws sees it.
 inline constexpr double kWantedPower = 0.9;
-// The wait of a slow library ends with a tick of its clock.
+// Tolerance of a slow library's wait, which ends only with a tick of its clock.
 inline constexpr double kShareTolerance = 0.0005;
 
 // The comparison that reports make.
 PairedSpeedup compare_processes(const std::vector<PairedBlocks>& processes, double confidence);
 
-// The first copy beside `library`, in all rounds that hold it.
+// Pairs the first copy with `library`, in all rounds that hold the library.
 std::vector<PairedBlocks> pairs_with_sound(const std::vector<RecordedRound>& rounds,
                                            const char* library);
 
 // Draws kCalibrationSplits random splits for each number of processes that the rounds allow: each
-// takes so many rounds, and in each of them one copy for either side. Every round must hold both
-// copies, and 4 rounds each slow library, all with as many blocks. Throws Error(kRuntime) where they
-// do not.
+// takes that many rounds, and draws in each the side of either copy. Every round must hold both
+// copies, and at least 4 rounds each slow library, all with equal numbers of blocks; else throws
+// Error(kRuntime).
 Calibration calibrate(const std::vector<RecordedRound>& rounds, const CompareProcesses& compare,
                       double confidence, uint64_t seed);
 
-// Why the A/A comparisons of a row are not as they must be; empty where its verdicts are to be
-// trusted. A t interval of three processes misses 1 too often where the difference of two copies is of
-// nearly one size in most rounds, with either sign: what is opened first lies elsewhere in a card's
-// memory. Three differences of one sign then look like a small scatter around a wrong mean. That says
-// that three processes are too few on this machine, and nothing against its clock.
+// Why the A/A comparisons of a row fail; empty if its verdicts are to be trusted. A t interval of
+// three processes misses 1 too often if the copies differ by nearly the same amount in most rounds,
+// with either sign, because the engine opened first lies elsewhere in the card's memory. Three
+// differences of one sign then look like a small scatter around a wrong mean: three processes are
+// too few on this machine, and its clock is not at fault.
 std::string row_problem(const CopiesRow& row, double alpha);
 
 // Why a calibration does not hold: its A/A comparisons from kUsualProcesses on (or the last row, where
@@ -170,12 +170,12 @@ int least_trusted(const Calibration& calibration);
 // that were recorded and by rescaled ones, in a row that is trusted; 0: none of the rows does.
 int processes_that_see(const Calibration& calibration, double share);
 
-// The row for comparisons of so many processes: the largest that is no larger, else the first.
-// Null where there is no row.
+// The row for comparisons of `processes` processes: the largest row that is no larger, else the
+// first. Null if there is no row.
 const CalibrationRow* row_of_processes(const Calibration& calibration, int processes);
 
-// The margin of comparisons of so many processes, and which comparisons are of too few. The
-// calibration must have a row.
+// The margin of comparisons of `processes` processes, and the fewest processes that get a verdict.
+// The calibration must have a row.
 SpeedMargin margin_of(const Calibration& calibration, int processes, const std::string& source);
 
 }  // namespace mkbench

@@ -1,4 +1,4 @@
-// What an engine hands to the card in one decode: recorded by the driver, not told by the engine.
+// What an engine hands to the card in one decode, recorded by the driver and not by the engine.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ struct LaunchTrace {
   int64_t kernels = 0;    // launches outside of graphs
   int64_t graph_launches = 0, graph_nodes = 0;
   int64_t copies = 0, memsets = 0, synchronisations = 0;
-  double wall_ms = 0, busy_ms = 0;  // from the card's first work to its last; what it worked of it
+  double wall_ms = 0, busy_ms = 0;  // from the card's first work to its last; busy part of it
 
   int64_t launches() const { return kernels + graph_launches; }
 };

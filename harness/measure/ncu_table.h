@@ -7,7 +7,7 @@
 
 namespace mkbench {
 
-// A header that names the metrics, a row of units and a row a kernel, behind lines of ncu's own.
+// A header that names the metrics, a row of units and a row a kernel, after lines of ncu's own.
 struct NcuTable {
   std::vector<std::string> header, units;
   std::vector<std::vector<std::string>> rows;  // each as long as the header
@@ -19,7 +19,7 @@ struct NcuTable {
 
 NcuTable read_ncu_table(const std::string& text);
 
-// The first error that ncu tells among its own lines, without its mark; empty without one.
+// The first error that ncu prints among its own lines, without its mark; empty without one.
 std::string ncu_error(const std::string& text);
 
 // A number as ncu writes it, with commas between thousands; NaN for anything else, and below 0.

@@ -14,16 +14,16 @@
 namespace mkbench {
 namespace {
 
-// All samples together show a lie of this share; where it is fewer standard deviations they are not
-// asked.
+// All samples together show a lie of kSmallLie of the time; they are not judged if that is less
+// than kLieSds standard deviations.
 constexpr double kSmallLie = 0.03, kLieSds = 3.5;
 
 struct Spread {
   double middle, sd;
 };
 
-// The mean of the middle 80 % and the larger of two deviations, each that of a normal distribution:
-// by the median absolute deviation, and by the middle 80 %. One outlier of twenty changes little;
+// The mean of the middle 80 %, and the larger of two estimates of a normal standard deviation: from
+// the median absolute deviation, and from the middle 80 %. One outlier of twenty changes little;
 // values of two kinds show as a spread. At least one value.
 Spread spread_of(std::vector<double> values) {
   std::sort(values.begin(), values.end());
@@ -121,7 +121,7 @@ std::string lasting_disagreement(std::span<const Sample> samples, const ClockOve
     }
     if (differences.empty()) return {};
     const auto n = static_cast<double>(differences.size());
-    // One deviation of both: of the runs that gave the overhead, and of the samples.
+    // Pooled deviation of the runs that gave the overhead and of the samples.
     const double of_runs = std::hypot(a.sd(overhead), b.sd(overhead));
     const double of_samples = spread_of(differences).sd;
     const double variance =

@@ -31,7 +31,7 @@ struct Sample {
   int repeats = 0;  // runs before this one that were dropped: clocks disagreed, or a busy card
   std::string state_checked;
   std::optional<Telemetry> card;  // absent without readings of the card
-  // Of a dropped sample: what was wrong with its block. Empty: the sample stands.
+  // Why the sample's block was dropped. Empty: the sample stands.
   std::string dropped_for;
   bool valid = false;
   std::string invalid_reason;  // "clocks disagree: host 12.1 ms, events 10.0 ms", "receipt: token
@@ -45,7 +45,7 @@ inline constexpr char kUnscored[] = "the truth has not scored its ids";
 // dropped_for of the samples that were dropped because of another engine's sample in their block.
 inline constexpr char kOtherEngine[] = "another engine";
 
-// Whether a sample fails its engine. It stays where its block is dropped: it is the proof.
+// Whether a sample fails its engine. As the proof, it stays even if its block is dropped.
 inline bool has_failed(const Sample& sample) {
   return !sample.valid && sample.invalid_reason != kUnscored;
 }
@@ -114,14 +114,14 @@ void describe_fields(V& v, Tag<ClockOverhead>) {
 // Decodes of one token, one after another, that measure what the clocks differ by.
 inline constexpr int kOverheadRuns = 20;
 
-// From decodes of one token (a sample of one token is compared with runs as long as itself, which
-// hide what grows with the time): means of the middle 80 %, and standard deviations that one outlier
-// changes little. A deviation estimated from few runs may come out too small; it is at least
-// crossing_sd_ms, that of an empty call to the engine's process.
+// From decodes of one token (a timed sample of one token is compared with runs of its own length,
+// which hides errors that grow with time): means of the middle 80 %, and standard deviations that
+// one outlier changes little. Few runs may give too small a deviation; it is at least
+// crossing_sd_ms, the deviation of an empty call to the engine's process.
 ClockOverhead clock_overhead(std::span<const DecodeTimes> one_token, double crossing_sd_ms = 0);
 
-// Two clocks around one decode may differ, beside the overhead of the call, by this share and so many
-// standard deviations of the overhead.
+// Two clocks around one decode may differ, beside the overhead of the call, by kClockShare of the
+// time plus kClockSds standard deviations of the overhead.
 inline constexpr double kClockShare = 0.01, kClockSds = 4;
 
 // Host, event and device clocks must agree, less the overhead, within 1 % + 4 standard deviations
@@ -129,10 +129,10 @@ inline constexpr double kClockShare = 0.01, kClockSds = 4;
 // string.
 std::string clock_disagreement(const DecodeTimes& times, const ClockOverhead& overhead = {});
 
-// The same rule for the mean of all samples of an engine: it is within 1 % + 4 standard errors. One
-// sample cannot show a lie of 3 % where this is less than about seven of its deviations; ten samples
-// show it from five on, and below that the rule is silent. In simulation an honest engine fails this
-// or the rule above, with its repeats, in fewer than 1 of 10,000 cases. Returns the reason for
+// clock_disagreement() for the mean of all samples of an engine: within 1 % + 4 standard errors. A
+// lie of 3 % shows in one sample only if it is over about seven of its deviations; ten samples show
+// it from five on, and below that the rule is silent. In simulation an honest engine fails this or
+// the rule above, with its repeats, in fewer than 1 of 10,000 cases. Returns the reason for
 // disagreement, or an empty string.
 std::string lasting_disagreement(std::span<const Sample> samples, const ClockOverhead& overhead);
 
@@ -140,7 +140,7 @@ std::string lasting_disagreement(std::span<const Sample> samples, const ClockOve
 struct MemoryBound {
   double bytes_per_token = 0;  // at the mean context depth + (n - 1) / 2; of a prefill: its share
                                // of one reading of the weights
-  double cached_bytes = 0;     // of them, what L2 can hold
+  double cached_bytes = 0;     // the part that L2 can hold
   double pin_gb_per_s = 0;     // 2 x memory clock x bus width; 0: not known
   double least_ms = 0;         // per token; 0: not known, or all bytes fit into L2
 };
@@ -158,8 +158,8 @@ void describe_fields(V& v, Tag<MemoryBound>) {
           "milliseconds a token that no engine can beat: bytes less L2, at the pin rate; 0: none");
 }
 
-// Of n decode steps from `depth` KV rows on or, with n_prompt > 0, of a prefill of so many rows,
-// which must read the weights once.
+// The bound of n decode steps from `depth` KV rows on or, with n_prompt > 0, of a prefill of
+// n_prompt rows, which must read the weights once.
 MemoryBound memory_bound(const ModelShape& shape, int depth, int n, int n_prompt,
                          double pin_gb_per_s, int64_t l2_bytes);
 

@@ -16,7 +16,7 @@ namespace {
 
 namespace bm = boost::math;
 
-// NaN in, NaN out: a figure of a broken run is reported as such, and ends nothing.
+// NaN in, NaN out: a figure of a broken run is reported as NaN, without an exception.
 using Quiet = bm::policies::policy<bm::policies::domain_error<bm::policies::ignore_error>>;
 using Normal = bm::normal_distribution<double, Quiet>;
 using StudentsT = bm::students_t_distribution<double, Quiet>;

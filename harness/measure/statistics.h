@@ -25,8 +25,8 @@ void describe_fields(V& v, Tag<Interval>) {
 struct Summary {
   int count = 0, processes = 1;
   double mean = 0, median = 0, min = 0, max = 0, rel_sd = 0;
-  // Of the mean, t distribution; absent below 2 values, or where it would reach below zero for
-  // positive values.
+  // t interval of the mean; absent below 2 values, or if it would reach below zero for positive
+  // values.
   std::optional<Interval> ci;
   // Written by summarize_processes().
   std::optional<double> process_rel_sd;        // absent with one process
@@ -62,7 +62,7 @@ void describe_fields(V& v, Tag<Summary>) {
   v.field("outliers", &Summary::outliers,
           "blocks more than three interquartile ranges above or below the middle half");
 }
-// Takes the values as independent ones of one process.
+// Treats the values as independent ones of one process.
 Summary summarize(std::span<const double> values, double confidence);
 
 double mean_of(std::span<const double> values);
@@ -79,15 +79,15 @@ double t_two_sided_p(double t, int degrees_of_freedom);
 // chance of 1 - confidence: the exact one-sided upper limit of a binomial rate (Clopper and Pearson). For none
 // seen it is just below 3 / trials at 95 %. 1 without trials.
 double rate_limit(int64_t seen, int64_t trials, double confidence);
-// Both limits of that rate; for none seen the upper one alone, at the same confidence. [0, 1] without trials.
+// Both limits of that rate; if none was seen, the upper one alone, one-sided. [0, 1] without trials.
 Interval rate_interval(int64_t seen, int64_t trials, double confidence);
 
 // BCa bootstrap interval of the mean with a fixed seed; absent below 2 values.
 std::optional<Interval> bca_interval(std::span<const double> values, double confidence,
                                      uint64_t seed, int resamples = 2000);
 
-// Interval of the median between two order statistics, whatever the distribution; absent where even
-// the smallest and the largest value do not cover the median so often (below 6 values at 0.95).
+// Interval of the median between two order statistics, whatever the distribution; absent if even
+// the smallest and the largest value do not reach the confidence (below 6 values at 0.95).
 std::optional<Interval> median_interval(std::span<const double> values, double confidence);
 
 // Linear-interpolation percentile, p in [0, 100]; absent when there are too few values to support

@@ -10,14 +10,14 @@
 namespace mkbench {
 
 // Readings of the driver during one timed part, summed up. A value that the card does not offer is
-// empty. None of them comes from the engine: an engine could have its slow blocks dropped.
+// empty. None comes from the engine, which could have its slow blocks dropped.
 struct Telemetry {
   int readings = 0;
   std::optional<double> sm_clock_mhz, sm_clock_min_mhz, memory_clock_mhz;  // means, and a minimum
   std::optional<double> power_w;                                           // mean
   std::optional<double> temperature_c;                                     // highest
   std::string limits;     // all that limited the clocks, "power cap, thermal (software)"; or empty
-  std::string throttled;  // those of them that make the card slower than it could be
+  std::string throttled;  // the reasons among `limits` that slow the card down
   // Between the first and the last change of the card's energy counter in the part; 0 where it did
   // not change twice.
   double energy_j = 0, energy_ms = 0;

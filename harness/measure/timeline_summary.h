@@ -1,4 +1,4 @@
-// What a timeline says: where the time goes, by phase, and which block the others wait for.
+// Summary of a timeline: where the time goes, by phase, and which block the others wait for.
 #pragma once
 
 #include <cstdint>
@@ -36,8 +36,9 @@ struct PhaseTimes {
   }
 };
 
-// A phase on the critical path. The path leads through the block that ends each execution of a phase last: from the
-// last end before it, by what that block did until its own end.
+// A phase on the critical path. For each execution of a phase, the path follows the block that ends
+// last: from the end of the execution before to that block's own end, divided by what the block
+// did.
 struct PathPart {
   std::string phase;
   bool per_layer = false;
@@ -57,9 +58,9 @@ struct PathPart {
 struct TimelineSummary {
   int blocks = 0, layers = 0;  // layers: 0 where no phase is known to be of a layer
   int steps = 0;               // tokens of the decode
-  int whole_steps = 0;  // the first ones, of which no span is lost; the times below are theirs
+  int whole_steps = 0;         // leading steps without a lost span; the times below cover them
   int64_t spans = 0, lost = 0;
-  int64_t overlapping = 0;         // spans that begin before one of their part has ended
+  int64_t overlapping = 0;         // spans that begin before one of their track has ended
   double step_us = 0;              // the critical path of a step
   double layer_us = 0;             // of a layer
   std::vector<PhaseTimes> phases;  // role by role
@@ -78,14 +79,14 @@ struct TimelineSummary {
   }
 };
 
-// `steps`: of the decode. Spans whose step is not known count in `phases` alone. Where spans of one part overlap, the
-// time counts for the one that began last.
+// `steps`: of the decode. Spans whose step is not known count in `phases` alone. Where spans of one
+// track overlap, the time counts for the one that began last.
 TimelineSummary summarize_timeline(const Timeline& timeline, int steps);
 
 // An execution of a phase: which block ended it last, and when.
 struct PhaseEnd {
   int step = -1, layer = -1, phase = 0, last_block = -1;
-  int64_t begin_ns = 0, end_ns = 0;  // begin: the end before it
+  int64_t begin_ns = 0, end_ns = 0;  // begin: the end of the execution before
   int64_t median_ns = 0;             // the median block's end
 };
 

@@ -11,9 +11,9 @@ namespace {
 
 // Below this many blocks an interval on log ratios rests on too few pairs to be shown.
 constexpr int kMinBlocksForInterval = 8;
-// Bounds of what one process's correlated blocks can widen its interval by. In simulation (10 to 40
-// blocks, correlations of 0.6 and 0.8) looser ones cover the mean by 0 to 2 % more often, and make
-// one interval of ten three to five times as wide.
+// Bounds on how far one process's correlated blocks widen its interval. In simulation (10 to 40
+// blocks, correlations of 0.6 and 0.8) looser bounds cover the mean by 0 to 2 % more often, and
+// make one interval of ten three to five times as wide.
 constexpr double kHighestLag1 = 0.9;
 constexpr int kLeastFreedom = 3;
 
@@ -29,7 +29,7 @@ struct Units {
   std::vector<double> values;
   double inflation = 1;
 
-  // Values that follow one another tell as little of their deviation as of their mean.
+  // Correlated values carry less information on their deviation, as on their mean.
   int freedom() const {
     const int all = static_cast<int>(values.size()) - 1;
     return std::min(all, std::max(kLeastFreedom, static_cast<int>((all + 1) / inflation) - 1));
@@ -51,7 +51,7 @@ std::optional<double> half_width(const Units& units, double confidence) {
   return t_quantile(confidence, units.freedom()) * deviation * std::sqrt(units.inflation / n);
 }
 
-// Sums over all blocks of v, of the neighbour behind v, and of the place x, each less its process's
+// Sums over all blocks of v, of the value after v, and of the place x, each less its process's
 // mean.
 struct Sums {
   double vv = 0, lagged = 0, xx = 0, xv = 0;
@@ -132,8 +132,8 @@ LogMean log_mean_of(const ByProcess& all) {
   return result;
 }
 
-// Welch and Satterthwaite, rounded down, which widens the interval. At least 1: it lies between the
-// smaller side's and the sum of both.
+// Welch and Satterthwaite, rounded down, which widens the interval. At least 1: the result lies
+// between the smaller side's degrees of freedom and the sum of both.
 int welch_freedom(const LogMean& a, const LogMean& b) {
   const double sum = *a.variance + *b.variance;
   if (!(sum > 0)) return 1;

@@ -36,9 +36,9 @@ inline constexpr double kMostLag1 = 0.2;
 // lag-1 correlation r above kMostLag1, else 1.
 double variance_inflation(const Drift& drift);
 
-// Mean of the processes' means. Its interval is the t interval of those means; with one process that
-// of its blocks, with the variance inflated as variance_inflation() says, and with the degrees of
-// freedom of as many fewer values. Empty processes are left out. Absent interval: as in summarize().
+// Mean of the processes' means. Its interval is the t interval of those means; with one process,
+// the t interval of its blocks with variance_inflation(), which lowers the degrees of freedom too.
+// Empty processes are left out. The interval is absent as in summarize().
 Summary summarize_processes(const ByProcess& processes, double confidence);
 
 // ms/token of two engines in the blocks of one process that hold both.
@@ -78,7 +78,7 @@ struct SpeedMargin {
   // How far a comparison of an engine with itself lies from 1 on this machine; 0: not calibrated.
   double half_width = 0;
   std::string source = "no calibration of this machine";
-  // Comparisons of fewer processes of an engine get no verdict, and why; 0: of any number they do.
+  // Comparisons with fewer processes of an engine get no verdict, and why not; 0: no such limit.
   int least_processes = 0;
   std::string too_few{};
 

@@ -8,13 +8,13 @@
 
 namespace mkbench {
 
-// A warm-up by time ends where two windows of runs, one behind the other, agree.
+// A warm-up by time ends when two consecutive windows of runs agree.
 inline constexpr double kWarmWindowS = 0.5, kWarmAgreement = 0.003, kMostWarmUpS = 10;
 
 struct WarmUp {
   int process = 0;
   int runs = 0;
-  double seconds = 0;  // that all of it took
+  double seconds = 0;  // of the whole warm-up
   // Change between the last two windows, as a share: of the time, and of the SM clock where the
   // engine reads it. Absent where the time ended before two windows were full.
   std::optional<double> time_change, clock_change;

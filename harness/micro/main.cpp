@@ -13,8 +13,8 @@ namespace {
 
 constexpr int kFailed = 1, kUsage = 2;  // the exit codes of mkbench itself
 
-// The first --benchmark_min_time that is no number, alone or with "s" (seconds) or "x" (iterations)
-// behind it: Google Benchmark 1.8 aborts at such a one. Null where there is none.
+// The first --benchmark_min_time that is no number, alone or followed by "s" (seconds) or "x"
+// (iterations): Google Benchmark 1.8 aborts at such a value. Null if there is none.
 const char* wrong_min_time(int argc, char** argv) {
   constexpr std::string_view kFlag = "--benchmark_min_time=";
   for (int i = 1; i < argc; ++i) {

@@ -32,7 +32,7 @@ int layers_for(Phase phase, int context, int64_t l2_bytes) {
   return static_cast<int>((4 * l2_bytes + bytes - 1) / bytes);
 }
 
-// The most elements that a loop over the layers takes, of all phases and contexts; per_layer()
+// The most elements that a loop over the layers reads, among all phases and contexts; per_layer()
 // gives the elements of one layer.
 template <typename PerLayer>
 size_t largest(int64_t l2_bytes, PerLayer per_layer) {

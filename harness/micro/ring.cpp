@@ -1,7 +1,7 @@
 // The layers of the ring megakernel without its LM head, and the LM head without the layers. The
-// models have the full shape and random weights, but for the layers a vocabulary of one row a
-// block, and for the LM head two layers. The layers' time contains the end of a token: this small
-// LM head, the choice of the token and its embedding.
+// models have the full shape and random weights, except a vocabulary of one row a block when the
+// layers are timed, and two layers when the LM head is. The layers' time contains the end of a
+// token: this small LM head, the choice of the token and its embedding.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>

@@ -54,7 +54,7 @@ class PluginEngine : public Engine {
     open();
   }
 
-  // The library uses weights and buffers until then.
+  // Closes first: until then the library uses weights and buffers.
   ~PluginEngine() override { plugin_.close(); }
   PluginEngine(const PluginEngine&) = delete;
   PluginEngine& operator=(const PluginEngine&) = delete;
@@ -251,9 +251,9 @@ class PluginEngine : public Engine {
     pending_ = plugin_pending_ = pending;
   }
 
-  // Decodes with an engine that takes no forced ids: wherever the input differs from the engine's
-  // own choice, it is made pending. For an engine that cannot do that either, the sequence so far
-  // is prefilled again with the forced id at its end.
+  // Decodes with an engine that takes no forced ids: an input that differs from the engine's own
+  // choice is made pending. If the engine cannot do that either, the sequence so far is prefilled
+  // again with the forced id at its end.
   std::vector<int32_t> replay(int n, const int32_t* forced, float* logits_out) {
     std::vector<int32_t> ids;
     for (int t = 0; t < n; ++t) {
@@ -316,7 +316,7 @@ class PluginEngine : public Engine {
     if (events_) events_->start.record();
     auto* ids = static_cast<int32_t*>(ids_.prepare(sizeof(int32_t) * static_cast<size_t>(n)));
     if (inputs == nullptr && vectors == nullptr && pending_ != plugin_pending_) {
-      // The device is not waited for: the clock may run.
+      // No wait for the device, because the clock may run.
       plugin_.check("set_pending", plugin_->set_pending(plugin_.get(), pending_));
       plugin_pending_ = pending_;
     }

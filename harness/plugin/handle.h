@@ -10,20 +10,20 @@
 
 namespace mkbench {
 
-// A plugin's text, on one line of bounded length; the text need not end.
+// A plugin's text, on one line of bounded length; `text` need not be null-terminated.
 std::string plugin_text(const char* text);
 
 class PluginHandle {
  public:
-  // Loads the library and makes the device current; opens nothing yet. Throws what make_plugin()
-  // says of files and devices.
+  // Loads the library and makes the device current; opens nothing yet. Throws the errors of
+  // make_plugin() about files and devices.
   explicit PluginHandle(const PluginOptions& options);
   ~PluginHandle() { close(); }
   PluginHandle(const PluginHandle&) = delete;
   PluginHandle& operator=(const PluginHandle&) = delete;
 
-  // Opens the engine; `arguments` is read during this call, what it points to until close().
-  // Throws what make_plugin() says of open().
+  // Opens the engine; `arguments` is read during this call, and what it points to must live until
+  // close(). Throws the errors of make_plugin() about open().
   void open(const mkbench_open& arguments);
   void close();
 

@@ -62,8 +62,8 @@ std::vector<Track> tracks_of(const std::vector<TimelineSpan>& spans) {
   return tracks;
 }
 
-// A phase that a block runs once a step has as many bodies as the decode has steps, one of each layer has
-// `layers` times as many; of others the step is not known.
+// A phase that a block runs once a step has as many bodies as the decode has steps, a phase of each
+// layer has `layers` times as many; with any other number the step is not known.
 void place_bodies(std::vector<TimelineSpan>& spans, const Track& track,
                   const SpannedDecode& decode) {
   std::map<int, int> bodies, seen;

@@ -10,15 +10,15 @@
 
 namespace mkbench {
 
-// The decode that has filled the spans in: which spans a step has follows from how many there are.
+// The decode that has filled in the spans; their number tells which step a span belongs to.
 struct SpannedDecode {
   int steps = 0;
   int layers = 0;  // of the model
 };
 
-// Leaves out what is unwritten, checks the rest, reads role and kind from the phases' names (engine_abi.h) and
-// finds step and layer. `phase_name` may be null, and return null: the phase is its number then. Throws
-// Error(kRuntime) that begins with `who`.
+// Leaves out what is unwritten, checks the rest, reads role and kind from the phases' names
+// (engine_abi.h) and finds step and layer. `phase_name` may be null, or return null: the phase is
+// then named by its number. Throws Error(kRuntime) that begins with `who`.
 Timeline checked_timeline(const std::string& who, const std::vector<mkbench_span>& spans,
                           const char* (*phase_name)(int32_t), const SpannedDecode& decode);
 

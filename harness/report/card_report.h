@@ -1,4 +1,4 @@
-// What reports say of the card during an engine's samples.
+// The part of a report on the card during an engine's samples.
 #pragma once
 
 #include <optional>
@@ -15,18 +15,18 @@ struct DroppedReason {
   int blocks = 0;
 };
 
-// From the samples, those of dropped blocks included.
+// Computed from the samples, including those of dropped blocks.
 struct CardReport {
   int dropped = 0;      // blocks dropped for this engine's samples
   int with_others = 0;  // blocks dropped for another engine's
-  int unfit = 0;        // blocks that stand and should not: too many had been dropped
-  double share = 0;     // dropped and unfit blocks, of all that were run
+  int unfit = 0;        // blocks kept only because too many had been dropped already
+  double share = 0;     // dropped and unfit blocks, as a share of all that were run
   std::vector<DroppedReason> reasons;
   std::optional<double> sm_clock_mhz;  // median
-  Number energy_j;                     // of a token
-  double energy_s = 0;                 // of samples that the energy counter covered
-  // --telemetry alternate: time of a block in which the card is read over that of its neighbour, less
-  // 1, and the interval.
+  Number energy_j;                     // joules a token
+  double energy_s = 0;                 // seconds of samples that the energy counter covered
+  // --telemetry alternate: time of a block in which the card is read, divided by its neighbour's
+  // time, less 1; and the interval.
   Number watching_costs;
   std::optional<Interval> watching_costs_ci;
 };

@@ -15,7 +15,7 @@ using Way = ReadPattern::Way;
 constexpr std::string_view kPlainText = "plain loads of 16 bytes", kBulkText = "bulk copies, ",
                            kRingText = "the ring's copies without waits, ";
 
-// These take what they name off the front of `text`; false where it does not begin so.
+// Both remove a part from the front of `text`; false if `text` does not begin with it.
 bool take(std::string_view& text, std::string_view part) {
   if (text.substr(0, part.size()) != part) return false;
   text.remove_prefix(part.size());

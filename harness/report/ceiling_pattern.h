@@ -36,11 +36,11 @@ struct ReadPattern {
 std::string pattern_text(const BulkPlan& plan);
 // "bulk copies, 3 x 16 KiB in flight, 352.500 ns apart".
 std::string pattern_text(const ReadPattern& pattern);
-// The pattern whose text `text` begins with; empty where there is none.
+// The pattern whose text stands at the start of `text`; nullopt if there is none.
 std::optional<ReadPattern> read_pattern_text(std::string_view text);
 
-// Whether two such texts name patterns that take the same time, so that two runs' ceilings can be
-// compared: one way, as many and as large copies, and gaps that differ by half a per cent at most.
+// True if two such texts name patterns that take the same time, so that two runs' ceilings can be
+// compared: the same way, number and size of copies, and gaps within half a per cent.
 bool alike_patterns(std::string_view a, std::string_view b);
 
 }  // namespace mkbench

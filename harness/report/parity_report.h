@@ -53,8 +53,8 @@ struct ParityReport {
   int decided_steps = 0;
   int exact = 0, ties = 0, drifts = 0, wrong = 0;
   int flips = 0;  // steps whose token differs from the truth's, teacher-forced
-  // What near ties and the baseline's errors there allow (harness/judge/flips.h); 0 in token-only
-  // references, which have no cap, and where every step is decided.
+  // Most flips that pass, by the near ties and the baseline's errors there (harness/judge/flips.h);
+  // 0 if every step is decided, and in token-only references, which have no cap.
   int flips_allowed = 0;
   // Emitted tokens that are not the lowest-index argmax of the engine's own logits.
   int self_inconsistent = 0;
@@ -63,25 +63,25 @@ struct ParityReport {
   // 0 where r_rms is reported but not judged (a baseline with rounded logits)
   double r_rms_limit = 0;
   std::optional<int> first_divergence;  // index into rows
-  // What ran and what was ruled out, each check once, in the order of kChecks. A failed one
-  // stands behind every failing verdict.
+  // What ran and what was ruled out, each check once, in the order of kChecks. Every failing
+  // verdict has a failed check.
   std::vector<CheckResult> checks;
   // sha256 of the ids and logits of every teacher-forced step: equal on all cards of a kind. Empty
   // where steps are missing, and for an engine without logits or without repeatable bits.
   std::string logits_sha256;
   // sha256 of the ids and logits of the repeated prompts; empty where none were repeated.
   std::string repeats_sha256;
-  // The longest cache length up to which every one was judged; 0 where none was swept.
+  // Every cache length up to this one was judged; 0 if none was swept.
   int lengths_judged = 0;
-  int lengths_known = 0;  // positions that the model knows
+  int lengths_known = 0;  // positions that the model supports
   std::string coverage;   // cache lengths judged, and how; empty where none was swept
-  // Where localising starts: the first wrong or not finite step, else the one farthest from the truth. Not
-  // in report.json.
+  // Where localising starts: the first wrong or not finite step, else the one farthest from the
+  // truth. Not in report.json.
   std::string suspect_prompt;
   int suspect_position = -1;
   bool suspect_is_free = false;  // its id came from the run without logits
   std::string localised;  // where a failure begins, as far as the engine can tell; else empty
-  std::optional<FailedStep> failed_step;  // that place, to be repeated; absent where there is none
+  std::optional<FailedStep> failed_step;  // the step where it begins, to be repeated; may be absent
   // A judged prompt and what the engine put after it; empty where the reference has no texts.
   std::string text_prompt, text;
   std::vector<ParityRow> rows;
@@ -137,7 +137,7 @@ void describe_fields(V& v, Tag<ParityReport>) {
   v.field("rows", &P::rows, "the parity table");
 }
 
-// The result of one check; null where the report has none of it.
+// The result of one check; null if the report does not hold it.
 const CheckResult* find_check(const ParityReport& report, Check check);
 
 }  // namespace mkbench

@@ -28,9 +28,8 @@ class MarkdownTable {
 std::string json_text(const nlohmann::json& object, const std::vector<const char*>& path,
                       const std::string& fallback = {});
 
-// Text of unknown origin in quotes, as one line cut after max_length characters. Where it has
-// characters that Markdown or HTML would take for their own, it is a code span, in which they are
-// shown as they are.
+// Text of unknown origin in quotes, as one line cut after max_length characters. Text with
+// characters that Markdown or HTML would interpret becomes a code span, which shows them unchanged.
 std::string quoted_text(const std::string& text, size_t max_length);
 
 // "1,280"
@@ -41,38 +40,38 @@ std::string digits(double v);
 std::string interval_text(const std::optional<Interval>& ci);
 // Cases that differ only in depth, or only in the length of a prefill, share a table.
 using CaseGroup = std::vector<const CaseReport*>;
-// A case of `mkbench parity` has no clock.
+// True for a case of `mkbench parity`, which times nothing.
 bool is_parity_case(const CaseReport& c);
-// Times, speed-up, share and verdict of each engine; of prefill tests their times; of parity cases
-// the counts of their checks. Engines of class lossy have a table of their own below the others'.
+// Times, speed-up, share and verdict of each engine; in prefill tests the times of the prefill, in
+// parity cases the counts of checks. Engines of class lossy have their own table below the others'.
 std::string engine_table(const CaseGroup& group);
-// The first screen of a run that took so many seconds: machine, a row an engine, what failed, and what
-// to do next; `page`: the file that has all else.
+// The first screen of a run that took `seconds`: machine, a row an engine, what failed, and what to
+// do next. `page`: the file that has everything else.
 std::string render_summary(const Report& report, double seconds, const std::string& page,
                            const RenderStyle& style = {});
 // The table of that screen.
 std::string summary_table(const Report& report);
 // The verdict of a case that is no pass, with reasons and advice, a line each.
 std::string verdict_note(const CaseReport& c);
-// The verdict of the run, "**PASS** (exit code 0, 2 cases)" and `took`; below it the reasons of a run
-// without cases, and how often it was interrupted.
+// The verdict of the run, "**PASS** (exit code 0, 2 cases)" and `took`; below it the reasons of a
+// run without cases, and how often it was interrupted.
 std::string verdict_line(const Report& report, const std::string& took);
 // The table of ablations (--ablations); empty where no engine has any.
 std::string profile_table(const CaseGroup& group);
-// What the lines below a table say of its times: replication, every ratio with its verdict, drift,
-// engines that a warm-up has not settled.
+// Lines below a table about its times: replication, every ratio with its verdict, drift, engines
+// that a warm-up has not settled.
 std::vector<std::string> timing_notes(const CaseReport& c);
-// A line a candidate: what of an op-by-op baseline's time is the host's, what the fastest baseline of
-// CUDA graphs that is no faster than the candidate saves of it, and what is left. By the traces of
-// launches; empty without them.
+// A line a candidate, from the traces of launches (empty without them): how long the card idles in
+// an op-by-op baseline, how much time the fastest CUDA-graph baseline saves that is not faster than
+// the candidate, and the rest.
 std::vector<std::string> ledger_notes(const CaseReport& c);
 
 // "97.1 %", or "-".
 std::string percent_text(const Number& share);
 // The share of the ceiling that an engine reaches: "97.1 % [96.8, 97.4]".
 std::string share_text(const EngineReport& e);
-// The line of a case's ceiling: "ceiling: 0.3857 ms/tok, 3,091 GB/s (92.2 % of the pins' 3,352): bulk
-// copies, ..". Empty where there is none.
+// The line of a case's ceiling: "ceiling: 0.3857 ms/tok, 3,091 GB/s (92.2 % of the pins' 3,352):
+// bulk copies, ..". Empty where there is none.
 std::string ceiling_note(const CaseReport& c);
 
 // The name that was asked for, with the resolved name in brackets where it differs.
@@ -86,7 +85,7 @@ std::string render_checks_table(const std::vector<const EngineReport*>& engines)
 // The parity tables of a case, each under its title; empty where none is shown.
 std::string render_parity_tables(const CaseReport& c, const RenderStyle& style);
 
-// Lines on what the card did in a case: dropped blocks, energy, what reading it costs. Empty on a CPU.
+// Lines on the card in a case: dropped blocks, energy, cost of reading it. Empty on a CPU.
 std::vector<std::string> card_notes(const CaseReport& c);
 // A line for each time that the run was interrupted and went on; empty for most reports.
 std::string resumed_lines(const Report& report);

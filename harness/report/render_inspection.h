@@ -14,8 +14,8 @@ inline constexpr int kInspectionSchemaVersion = 1;
 // 0 where the model runs, else 2.
 int inspection_exit_code(const Inspection& inspection);
 
-// A table of the differences, a table of what else was found, and the verdict. Of many findings of
-// one kind the first are shown and the others counted; the JSON has all.
+// A table of the differences, a table of what else was found, and the verdict. If there are many
+// findings of one kind, the first are shown and the others counted; the JSON has all.
 std::string render_inspection(const Inspection& inspection);
 
 nlohmann::json to_json(const Inspection& inspection);

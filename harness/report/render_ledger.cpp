@@ -40,7 +40,7 @@ std::vector<std::string> ledger_notes(const CaseReport& c) {
     if (e.role != "candidate" || !e.ms_per_tok || e.ms_per_tok->mean >= from || is_lossy(e))
       continue;
     const double to = e.ms_per_tok->mean;
-    // A baseline on the way: one that is faster than the candidate has left it behind.
+    // The fastest CUDA-graph baseline that is not faster than the candidate but than `start`.
     const EngineReport* graph = choose(c, true, [=](const EngineReport& other) {
       return other.role == "baseline" && other.launch_trace->graph_launches > 0 &&
              other.ms_per_tok->mean >= to && other.ms_per_tok->mean < from;

@@ -46,7 +46,7 @@ std::string state_note(const CaseReport& c) {
   return text.empty() ? "" : "state receipts, all equal: " + text;
 }
 
-// What the samples' late ids leave to be said of an engine; empty where all of them differ.
+// A note on an engine's late ids; empty if all of them differ.
 std::string late_note(const EngineReport& e) {
   if (e.samples.empty()) return {};
   if (!takes_late_ids(e)) {
@@ -75,8 +75,8 @@ std::string processes_note(const CaseReport& c) {
   return text.empty() ? "" : "processes, started and opened in ms: " + text;
 }
 
-// "plain: 1 launch for 64 tokens, 2 copies; ...". From one launch a token on, all counts are of one
-// token. Empty where nothing was reached, and for an engine whose times are not shown.
+// "plain: 1 launch for 64 tokens, 2 copies; ...". With one launch a token or more, counts are per
+// token. Empty without a trace, and for an engine whose times are not shown.
 std::string launches_note(const EngineReport& e) {
   if (!e.launch_trace || !times_allowed(e.verdict)) return {};
   const LaunchTrace& t = *e.launch_trace;
@@ -120,7 +120,7 @@ std::string not_covered_note(const CaseReport& c) {
                      one_line(fmt::format("{}", fmt::join(c.not_covered, "; ")), 600));
 }
 
-// What an engine wrote in parity, where the reference has texts.
+// The text that an engine generated in parity, if the reference has texts.
 std::string text_note(const EngineReport& e) {
   if (!e.parity || e.parity->text.empty()) return {};
   return fmt::format("text by {}: {} -> {}", engine_label(e),
@@ -180,7 +180,7 @@ std::vector<std::string> notes_of(const CaseReport& c, bool on_cpu) {
   if (!c.generated_text.empty()) {
     notes.push_back("text: " + quoted_text(c.generated_text, 160));
   }
-  for (const EngineReport& e : c.engines) {  // where the case is no pass, its reasons say this
+  for (const EngineReport& e : c.engines) {  // in a case that fails, its reasons name them
     if (c.verdict == Verdict::kPass && e.verdict == Verdict::kSkipped && !e.reasons.empty())
       notes.push_back(fmt::format("{}: SKIPPED: {}", engine_label(e), one_line(e.reasons[0], 600)));
   }
@@ -299,7 +299,7 @@ std::string render_markdown(const Report& report, const RenderStyle& style) {
         "ratios say\n> nothing about a GPU, and no share of a ceiling is shown.\n",
         banner.empty()         ? "Asked for with --device cpu."
         : style.tells_fallback ? one_line(banner) + "."
-                               : "Why is said above.");
+                               : "The reason is printed above.");
   }
   if (report.interrupted) text += "\n> **INTERRUPTED.** This report is partial.\n";
   std::vector<CaseGroup> groups;

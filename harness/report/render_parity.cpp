@@ -50,7 +50,7 @@ std::string parity_text(const ParityReport& p) {
   }
   const int others = p.steps - p.strict_steps;
   if (others > 0) {
-    // The exact rows of the other sets are those of all sets less the strict ones.
+    // Exact rows outside the strict set = all exact rows - exact rows of the strict set.
     auto in_strict = std::count_if(p.rows.begin(), p.rows.end(), [](const ParityRow& r) {
       return r.set == "strict" && r.verdict == StepVerdict::kExact;
     });
@@ -75,10 +75,10 @@ std::string best_text(const std::vector<ScoredId>& best) {
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
-// The rows of a short table: so many from the start, and so many that are not exact.
+// A short table has this many exact rows from the start, and this many that are not exact.
 constexpr size_t kFirstRows = 4, kOtherRows = 6;
 
-// A token's text in quotes, so that a space is seen; nothing where the text is not known.
+// A token's text in quotes, so that spaces show; empty if the text is not known.
 std::string quoted(const std::string& text) { return text.empty() ? "" : quoted_text(text, 24); }
 
 std::string mark_of(StepVerdict v, const RenderStyle& style) {

@@ -1,5 +1,5 @@
-// The first screen of a run: which engines are right, how fast they are, and what to do next. All else is in
-// report.md.
+// The first screen of a run: which engines are right, how fast they are, and what to do next. All
+// else is in report.md.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace mkbench {
 namespace {
 
-constexpr double kNearCeiling = 0.9;  // below it, where the time goes is worth a look
+constexpr double kNearCeiling = 0.9;  // with a lower share a profile is suggested
 
 // "timed tokens: 256 of 256 are right; tokens that the reference is sure of: 736 of 736 equal"
 std::string tokens_line(const Report& report) {
@@ -36,7 +36,7 @@ std::string tokens_line(const Report& report) {
   return text;
 }
 
-// The one thing that a reader of the times must know; empty where there is none.
+// The most important caveat on the times; empty if there is none.
 std::string caution_line(const Report& report, const RenderStyle& style) {
   if (is_cpu_report(report)) {
     const std::string banner = json_text(report.environment, {"banner"});

@@ -58,8 +58,8 @@ std::string divergence_text(const EngineReport& e) {
   return "-";
 }
 
-// The table of quantised engines, which read fewer bytes than the others and are held to less, with
-// what they were judged by. Empty where there are none.
+// The table of quantised engines, which read fewer bytes than the others and have looser limits,
+// with the numbers that they were judged by. Empty if there are none.
 std::string lossy_table(const CaseGroup& group) {
   const bool prefill = group.front()->n_prompt > 0;
   MarkdownTable table(
@@ -88,8 +88,8 @@ std::string lossy_table(const CaseGroup& group) {
          table.str();
 }
 
-// The table of prefill tests. Rate and speed-up are those of prefill and first token together: an
-// engine may put its prefill off until it is asked for a token.
+// The table of prefill tests. Rate and speed-up cover prefill and first token together: an engine
+// may put its prefill off until it is asked for a token.
 std::string prefill_table(const CaseGroup& group) {
   MarkdownTable table({"test", "engine", "tok/s", "TTFT ms, median", "prefill alone",
                        speedup_header(group), "verdict"},

@@ -1,4 +1,4 @@
-// What Markdown says of times beside the table: replication, ratios, drift, warm-up.
+// Markdown's notes on times, beside the table: replication, ratios, drift, warm-up.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace mkbench {
 namespace {
 
-// A trend is told where chance hardly explains it and it moves the blocks of a process so far.
+// A trend is reported if p < kTrendP and the change over a process's blocks exceeds kTrendChange.
 constexpr double kTrendP = 0.01, kTrendChange = 0.002;
 
 std::string signed_percent(double share) { return fmt::format("{:+.2g} %", 100 * share); }

@@ -76,7 +76,7 @@ void describe_fields(V& v, Tag<ProcessFacts>) {
           "standard deviation of crossing_us, by the middle 80 % of calls");
 }
 
-// What an engine says of itself once it is made.
+// What an engine reports about itself once it is made.
 struct EngineFacts {
   std::string resolved_name;  // "plain"; for a plugin "its-name@file.so"
   std::string device;
@@ -94,14 +94,14 @@ void describe_fields(V& v, Tag<EngineFacts>) {
 
 struct EngineReport : EngineFacts {
   std::string name;       // as asked for
-  std::string flow_name;  // what the events of a case call it; not written
+  std::string flow_name;  // its name in the events of a case; not written
   std::string role;       // "baseline" or "candidate"
   bool timed = true;      // false: a baseline that only judges
   Verdict verdict = Verdict::kSkipped;
   std::vector<std::string> reasons;
   std::optional<ParityReport> parity;
-  // All null unless the verdict is PASS or PASS_LIVE; then `times_withheld` says why. Written by
-  // aggregate().
+  // Times are null unless the verdict is PASS or PASS_LIVE; `times_withheld` says why they are
+  // null. Written by aggregate().
   std::string times_withheld;
   std::optional<Summary> ms_per_tok;
   Number tok_per_s, tok_per_s_ci_low, tok_per_s_ci_high;
@@ -273,7 +273,7 @@ struct CaseReport {
   std::string timed_check;  // "closed form", or "late ids, scored by the truth"
   std::string ids_sha256;   // of the prompt
   std::string generated_text;
-  std::vector<int32_t> generated_ids;  // of which generated_text is made; not in report.json
+  std::vector<int32_t> generated_ids;  // the ids of generated_text; not in report.json
   std::vector<TokenText> token_texts;  // by id; empty where the model has no tokenizer.json
   int64_t bytes_needed = 0, bytes_free = 0;
   std::string resident;  // "all" or "one"
@@ -338,8 +338,8 @@ void describe_fields(V& v, Tag<CaseReport>) {
           "every candidate against every baseline, and every other pair of timed engines");
 }
 
-// What the renderers read of the three free objects, where it is there: meta.version, meta.seed,
-// meta.output (the folder that a person is told), meta.git_sha; environment.device ("cpu" or
+// What renderers read from the three free-form objects, if present: meta.version, meta.seed,
+// meta.output (the folder as a person sees it), meta.git_sha; environment.device ("cpu" or
 // "cuda:0 NVIDIA H200"), environment.gpu.{name, sm, driver, cuda_runtime}, environment.cpu.name,
 // environment.libtorch.version; calibration.pin_gb_per_s.
 struct Report {
@@ -354,7 +354,7 @@ struct Report {
   std::vector<std::string> reasons;
   bool interrupted = false;
   int schema_minor = kReportSchemaMinor;  // of the file, where the report was read from one
-  std::set<std::string> unknown_fields;   // of the file, "cases[].name"; left out of all figures
+  std::set<std::string> unknown_fields;   // in the file: "cases[].name"; they are ignored
 };
 
 constexpr std::string_view struct_name(Tag<Report>) { return "report"; }
@@ -379,9 +379,9 @@ nlohmann::json to_json(const Report& report);
 // `seal` of report.json: by the path of a part, the first 16 digits of the sha256 over its values. Parts
 // are each member of the top, each case without its engines, engine without its samples, and sample.
 nlohmann::json seal_of(const nlohmann::json& report);
-// The report in a JSON, or in a file's, which `as_written` takes. A field that an older minor version does
-// not have gets its default. Throws Error(kBadInput) that names file, field, found and wanted: another
-// schema or major version, a wrong type, no seal from 1.6 on. recompute() checks the values themselves.
+// Reads a report from JSON, or from a file, whose JSON goes to `as_written`. A field that an older
+// minor version lacks gets its default. Throws Error(kBadInput) that names file, field, found and
+// wanted: other schema or major version, wrong type, no seal from 1.6 on. Values: see recompute().
 Report report_of(const nlohmann::json& found);
 Report read_report(const std::filesystem::path& file, nlohmann::json* as_written = nullptr);
 // The JSON Schema (draft 2020-12) of report.json, generated from the same field lists; committed as
@@ -391,10 +391,10 @@ nlohmann::json report_schema();
 // How Markdown is printed.
 struct RenderStyle {
   bool utf8 = true;  // marks for match; else words
-  // Parity tables of passing engines: whole, of baselines too; else the first rows and what is not
-  // exact, of candidates alone. The table of an engine that fails is always whole.
+  // Parity tables of passing engines: true: whole, baselines too; false: candidates alone, the
+  // first rows and those that are not exact. The table of an engine that fails is always whole.
   bool whole_tables = false;
-  bool tells_fallback = true;  // why the run fell back to the CPU; false where it has been said
+  bool tells_fallback = true;  // print why the run fell back to the CPU; false if already printed
 };
 
 // The terminal table (engine, tok/s, ms/tok, speed-up, share of the ceiling) with verdict and
@@ -425,9 +425,9 @@ void name_failed_steps(Report& report, const std::filesystem::path& folder);
 // Writes the failed step of each engine to failures/<number>.json of the folder. Throws
 // Error(kRuntime) with errno's text.
 void write_failed_steps(const Report& report, const std::filesystem::path& folder);
-// Reads such a file. Throws Error(kBadInput) naming file and field.
+// Reads a file of write_failed_steps(). Throws Error(kBadInput) naming file and field.
 FailedStep read_failed_step(const std::filesystem::path& file);
-// One file, whole or not at all. Throws Error(kRuntime) with errno's text.
+// Writes one file, whole or not at all. Throws Error(kRuntime) with errno's text.
 void write_text(const std::filesystem::path& path, const std::string& text);
 
 }  // namespace mkbench

@@ -22,7 +22,7 @@ std::string seal_text(const json& part) {
   return sha256_hex(text.data(), text.size()).substr(0, kSealDigits);
 }
 
-// Seals the items of such lists inside `part`, and removes the lists.
+// Seals the items of the lists inside `part` that are sealed by item, and removes these lists.
 void seal_items(json& part, const std::string& path, json& seal) {
   if (!part.is_object()) return;
   for (auto member = part.begin(); member != part.end();) {

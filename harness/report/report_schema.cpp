@@ -107,7 +107,7 @@ template <typename T>
 void define(json& definitions) {
   const std::string name(struct_name(Tag<T>()));
   if (definitions.contains(name)) return;
-  definitions[name] = nullptr;  // taken: a struct that holds itself would not end
+  definitions[name] = nullptr;  // ends the recursion of a struct that holds itself
   json object = describe_object<T>(definitions);
   definitions[name] = std::move(object);
 }

@@ -21,7 +21,7 @@ std::vector<std::string> notes_of(const SoakReport& r) {
                       ? "tokens are not checked: nothing says what is right for this model"
                       : "tokens are checked by " + r.truth);
   if (!r.compared)
-    notes.emplace_back("bits are not compared: the engine says that equal input may give others");
+    notes.emplace_back("bits are not compared: the engine says that it is not deterministic");
   notes.push_back(fmt::format(
       "{} steps, {} launches; {} of {} cache lengths at edges of tiles passed; the cache of {} "
       "positions was filled to its end {} times",
@@ -33,8 +33,8 @@ std::vector<std::string> notes_of(const SoakReport& r) {
                 "counters of the exchange began near 2^16, 2^31 or 2^32 in {} steps, blocks "
                 "were delayed in {}",
                 with_commas(r.near_32_bits), with_commas(r.delayed))
-          : "this engine has no hook for counters and delays: its counters went as far as its "
-            "launches");
+          : "this engine has no hook for counters and delays: its counters advanced by its own "
+            "launches only");
   if (!r.left_out.empty()) notes.push_back("left out: " + r.left_out);
   if (r.interruptions > 0) notes.push_back(fmt::format("interrupted {} times", r.interruptions));
   return notes;

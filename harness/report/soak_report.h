@@ -14,7 +14,7 @@
 
 namespace mkbench {
 
-// What a soak looks at, again and again.
+// The checks that a soak repeats.
 enum class SoakCheck { kTokens, kLaunches, kRestores, kResets, kCalls };
 struct SoakCheckInfo {
   std::string_view name, what;
@@ -56,7 +56,7 @@ struct SoakFailure {
   }
 };
 
-// What a state must share with the soak that goes on from it.
+// What must be equal in a saved state and in the soak that goes on from it.
 struct SoakIdentity {
   // The name that was asked for, and the hash of its file; empty for an engine of mkbench's own.
   std::string engine, engine_sha256;
@@ -119,16 +119,16 @@ struct SoakReport {
 // without trials.
 std::string rate_text(const SoakCount& count);
 
-// Launches of an engine whose bits may differ are not repeated to the bit, and counted all the same.
+// Launches that were compared to the bit; all launches of an engine whose bits may differ.
 int64_t launches_done(const SoakReport& report);
-// Whether the numbers that were asked for are reached.
+// True if the launches and tokens that were asked for are reached.
 bool has_enough(const SoakReport& report);
 
 // soak.json, and back. soak_of_json() throws Error(kBadInput) naming `path`, the field, what was found and wanted.
 nlohmann::json soak_json(const SoakReport& report);
 SoakReport soak_of_json(const nlohmann::json& j, const std::string& path);
 
-// Why a soak with `wanted` cannot go on from a state of `found`: "its seed is 3, wanted 4"; empty where it can.
+// Why a soak with `wanted` cannot go on from a state with `found`: "its seed is 3, wanted 4".
 std::string identity_difference(const SoakIdentity& found, const SoakIdentity& wanted);
 
 // What is printed at the end, and soak.md.

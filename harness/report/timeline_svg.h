@@ -1,4 +1,4 @@
-// One layer of a timeline as a picture, for those who read the report alone.
+// One layer of a timeline as a picture in the report.
 #pragma once
 
 #include <string>
@@ -7,8 +7,9 @@
 
 namespace mkbench {
 
-// SVG of the layer of median length: a row a block, time to the right, colours by what is done, and below them all
-// parts of the block that is last most often. Without layers it shows the step of median length. Empty where the step of no span is known.
+// SVG of the layer (without layers, the step) of median length: a row per block, time to the right,
+// colours by kind, and below them all parts of the block that is last most often. Empty if no span
+// has a known step.
 std::string timeline_svg(const Timeline& timeline, int steps, const std::string& title);
 
 }  // namespace mkbench

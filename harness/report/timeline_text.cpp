@@ -95,18 +95,17 @@ std::string clock_warning(const TimelineReport& report) {
   const double error_us = report.quality.error_99_ns / 1e3;
   if (shortest_us == 0 || error_us <= kMostClockError * shortest_us) return {};
   return fmt::format(
-      "1 of 100 readings of the blocks' clocks lies over {:.2f} us off, and the path's shortest "
-      "phase takes {:.2f} us: what is said of one block against another (last, slowest, the path) "
-      "is not certain",
+      "1 of 100 readings of the blocks' clocks is off by over {:.2f} us, and the path's shortest "
+      "phase takes {:.2f} us: comparisons of blocks (last, slowest, the path) are uncertain",
       error_us, shortest_us);
 }
 
 std::string loss_line(const TimelineSummary& summary) {
   const std::string lost =
-      fmt::format("{} events at least found no room", with_commas(summary.lost));
+      fmt::format("at least {} events found no room", with_commas(summary.lost));
   if (summary.whole_steps == 0)
     return fmt::format("{}, and no token is recorded whole: decode fewer (--n-gen)", lost);
-  return fmt::format("{}: what is said here is of the first {} of {} tokens, which are whole", lost,
+  return fmt::format("{}: the figures cover the first {} of {} tokens, which are whole", lost,
                      summary.whole_steps, summary.steps);
 }
 
@@ -117,8 +116,8 @@ std::string clock_text(const ClockQuality& q) {
       q.step_ns, with_commas(q.readings - q.left_out), q.longest_read_ns, q.error_ns,
       q.error_99_ns);
   text += q.by_reading ? fmt::format(
-                             "what those before and after them say: time runs from reading to "
-                             "reading, because one line a block is up to {:.0f} ns wrong",
+                             "the line between the readings around each: time is interpolated, "
+                             "because one line a block is up to {:.0f} ns wrong",
                              q.line_error_ns)
                        : "the blocks' lines";
   if (q.left_out > 0)

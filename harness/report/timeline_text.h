@@ -1,4 +1,4 @@
-// What `mkbench profile --timeline` says of a timeline, in report.md and on the screen.
+// What `mkbench profile --timeline` prints of a timeline, in report.md and on the screen.
 #pragma once
 
 #include <string>
@@ -24,7 +24,7 @@ struct ObserverCost {
 
 // The most that recording may cost before the report warns.
 inline constexpr double kMostObserverCost = 0.02;
-// The most by which blocks' clocks may differ, as a share of the path's shortest phase, before it warns.
+// A larger error of the blocks' clocks, as a share of the path's shortest phase, gives a warning.
 inline constexpr double kMostClockError = 0.2;
 
 struct TimelineReport {
@@ -40,7 +40,7 @@ struct TimelineReport {
 
 // One line: what the recording has cost, and whether that is too much.
 std::string cost_line(const ObserverCost& cost);
-// The lines that a person wants first: where the time goes, the longest part of the path, the slowest block.
+// The lines to read first: where the time goes, the longest part of the path, the slowest block.
 std::vector<std::string> headlines(const TimelineReport& report);
 // A section of report.md.
 std::string timeline_markdown(const TimelineReport& report);

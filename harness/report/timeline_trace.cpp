@@ -44,7 +44,7 @@ class TraceWriter {
   bool first_ = true;
 };
 
-// "qkv", and for what is no body "qkv: exchange".
+// "qkv" for the body of a phase, "qkv: exchange" for other kinds.
 std::string span_name(const Timeline& timeline, const TimelineSpan& span) {
   const std::string& phase = timeline.phases.at(static_cast<size_t>(span.phase));
   if (span.what() == SpanKind::kBody) return phase;

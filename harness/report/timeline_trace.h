@@ -15,16 +15,16 @@ struct TraceHead {
   std::vector<double> frames_us;  // when each step ended (TimelineSummary::frames_us)
 };
 
-// A viewer shows some hundred thousand spans at ease; a file of so many has 25 MB. Of a longer decode
-// only the last steps are written.
+// Viewers show some hundred thousand spans at ease; a file with this many has 25 MB. If a decode
+// has more, only its last steps are written.
 inline constexpr int64_t kMostTraceSpans = 200'000;
 
-// The first step of which spans are written, so that at most `most` are; 0: all steps. The last step is always
-// written whole.
+// The first step whose spans are written, so that there are at most `most`; 0: all steps. The last
+// step is always written whole.
 int first_traced_step(const Timeline& timeline, int steps, int64_t most = kMostTraceSpans);
 
-// Writes a process a block and a thread a role, and before them one with the tokens as frames. Spans are complete
-// events ("X") with microseconds since the first span; their category is the kind.
+// Writes one process per block with one thread per role, after a process with the tokens as frames.
+// Spans are complete events ("X"), in microseconds since the first span, with the kind as category.
 void write_trace(std::ostream& out, const Timeline& timeline, const TraceHead& head,
                  int first_step);
 

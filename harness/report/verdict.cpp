@@ -37,45 +37,15 @@ bool graver(Verdict a, Verdict b) {
   return code_a != code_b ? code_a < code_b : rank_inside_code(a) < rank_inside_code(b);
 }
 
-const VerdictInfo& info_of(Verdict v) {
-  return verdict_table().at(static_cast<size_t>(v));  // the table is in the enum's order
-}
+const VerdictInfo& info_of(Verdict v) { return kVerdicts[static_cast<size_t>(v)]; }
 
 }  // namespace
-
-const std::vector<VerdictInfo>& verdict_table() {
-  static const std::vector<VerdictInfo> table = {
-      {Verdict::kPass, "PASS", 0},
-      {Verdict::kPassLive, "PASS_LIVE", 0},
-      {Verdict::kRuntimeError, "RUNTIME_ERROR", 1},
-      {Verdict::kCudaError, "CUDA_ERROR", 1},
-      {Verdict::kBadInput, "BAD_INPUT", 2},
-      {Verdict::kFailToken, "FAIL_TOKEN", 3},
-      {Verdict::kFailFidelity, "FAIL_FIDELITY", 3},
-      {Verdict::kFailSelf, "FAIL_SELF", 3},
-      {Verdict::kNondeterministic, "NONDETERMINISTIC", 3},
-      {Verdict::kRegression, "REGRESSION", 4},
-      {Verdict::kInconclusive, "INCONCLUSIVE", 5},
-      {Verdict::kIncomplete, "INCOMPLETE", 5},
-      {Verdict::kUnsupportedDevice, "UNSUPPORTED_DEVICE", 6},
-      {Verdict::kEnvUnfit, "ENV_UNFIT", 6},
-      {Verdict::kInvalidReference, "INVALID_REFERENCE", 6},
-      {Verdict::kNotJudged, "NOT_JUDGED", 6},
-      {Verdict::kHang, "HANG", 7},
-      {Verdict::kTimeout, "TIMEOUT", 7},
-      {Verdict::kImpossible, "IMPOSSIBLE", 8},
-      {Verdict::kIntegrity, "INTEGRITY", 8},
-      {Verdict::kSkipped, "SKIPPED", 0},
-      {Verdict::kInterrupted, "INTERRUPTED", 130},
-  };
-  return table;
-}
 
 std::string_view verdict_name(Verdict v) { return info_of(v).name; }
 
 std::vector<Verdict> enum_values(Tag<Verdict>) {
   std::vector<Verdict> all;
-  for (const VerdictInfo& info : verdict_table()) all.push_back(info.verdict);
+  for (const VerdictInfo& info : kVerdicts) all.push_back(info.verdict);
   return all;
 }
 

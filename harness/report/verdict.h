@@ -40,7 +40,32 @@ struct VerdictInfo {
   int exit_code;
 };
 
-const std::vector<VerdictInfo>& verdict_table();
+// In the order of the enum.
+inline constexpr VerdictInfo kVerdicts[] = {
+    {Verdict::kPass, "PASS", 0},
+    {Verdict::kPassLive, "PASS_LIVE", 0},
+    {Verdict::kRuntimeError, "RUNTIME_ERROR", 1},
+    {Verdict::kCudaError, "CUDA_ERROR", 1},
+    {Verdict::kBadInput, "BAD_INPUT", 2},
+    {Verdict::kFailToken, "FAIL_TOKEN", 3},
+    {Verdict::kFailFidelity, "FAIL_FIDELITY", 3},
+    {Verdict::kFailSelf, "FAIL_SELF", 3},
+    {Verdict::kNondeterministic, "NONDETERMINISTIC", 3},
+    {Verdict::kRegression, "REGRESSION", 4},
+    {Verdict::kInconclusive, "INCONCLUSIVE", 5},
+    {Verdict::kIncomplete, "INCOMPLETE", 5},
+    {Verdict::kUnsupportedDevice, "UNSUPPORTED_DEVICE", 6},
+    {Verdict::kEnvUnfit, "ENV_UNFIT", 6},
+    {Verdict::kInvalidReference, "INVALID_REFERENCE", 6},
+    {Verdict::kNotJudged, "NOT_JUDGED", 6},
+    {Verdict::kHang, "HANG", 7},
+    {Verdict::kTimeout, "TIMEOUT", 7},
+    {Verdict::kImpossible, "IMPOSSIBLE", 8},
+    {Verdict::kIntegrity, "INTEGRITY", 8},
+    {Verdict::kSkipped, "SKIPPED", 0},
+    {Verdict::kInterrupted, "INTERRUPTED", 130},
+};
+
 std::string_view verdict_name(Verdict v);
 int exit_code(Verdict v);
 // The worst of several verdicts, in the order of exit codes 130 > 2 > 7 > 8 > 3 > 6 > 1 > 4 > 5 >

@@ -7,7 +7,7 @@
 namespace mkbench {
 
 ClockForm clock_form(bool whole, bool cuda) {
-  // Rounds that have a row of kUsualProcesses, and four of the larger slow-downs on a card.
+  // Rounds enough for a row of kUsualProcesses and, on a card, for four of the larger slow-downs.
   constexpr int kLeast = 10;
   constexpr double kHard = 300;
   if (!whole) return {kLeast, 15, 15, kHard, 0};

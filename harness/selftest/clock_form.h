@@ -9,9 +9,9 @@ namespace mkbench {
 // apart, and at most most_rounds.
 struct ClockForm {
   int least_rounds, most_rounds;
-  double most_s;  // no step over the least begins after so long
+  double most_s;  // after this long, no step beyond the least begins
   double
-      hard_s;  // nor does any other after so long; fewer rounds than the least are no calibration
+      hard_s;  // after this long, no step begins; with fewer rounds than the least, no calibration
   int live;    // A/A runs end to end
 };
 inline constexpr int kRoundsOfStep = 5;
@@ -21,10 +21,10 @@ inline constexpr int kRoundsOfStep = 5;
 // its power. So a card's whole form takes the rounds of that row, however long they take.
 ClockForm clock_form(bool whole, bool cuda);
 
-// Whether a further step of rounds begins. `told_apart`: the slow-downs are, by `rounds`.
+// Whether a further step of rounds begins. `told_apart`: `rounds` rounds tell the slow-downs apart.
 bool takes_more_rounds(const ClockForm& form, int rounds, double seconds, bool told_apart);
 
-// Why so many rounds are too few; empty where they are enough.
+// Why `rounds` rounds are too few; empty if they are enough.
 std::string rounds_problem(const ClockForm& form, int rounds, double seconds);
 
 }  // namespace mkbench

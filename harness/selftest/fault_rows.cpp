@@ -20,14 +20,14 @@ constexpr std::string_view kLogitsAndFlips = "r_rms,r_step,r_inf,r_kl,ratchet,de
 constexpr std::string_view kNan = "finite,decided,near_tie,flips,strict,sweep";
 constexpr std::string_view kNanAndIsolation =
     "finite,decided,near_tie,flips,strict,sweep,isolation";
-// Another id than the logits say.
+// The id is not the argmax of the logits.
 constexpr std::string_view kArgmax = "decided,near_tie,flips,self,strict,sweep";
-// Rows of the vocabulary that are never scored stay NaN and never win: every probe fails but those
-// of equal rows and of bad ids.
+// Rows of the vocabulary that are never scored stay NaN and never win: every probe fails except
+// equal_rows and bad_ids.
 constexpr std::string_view kUnscoredRows =
     "winner,small_norm,large_scores,weights_sum,fp32_sums,two_engines";
 
-// Faults that are planted alike, each in every lane that is listed.
+// Faults that are planted in the same way, each in every lane that is listed.
 struct Planted {
   std::string_view row;
   std::vector<Lane> lanes;

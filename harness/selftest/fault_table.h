@@ -31,8 +31,8 @@ struct LaneInfo {
 const std::vector<LaneInfo>& lane_table();
 inline const LaneInfo& lane_info(Lane lane) { return lane_table()[static_cast<size_t>(lane)]; }
 
-// A fault or a control. The numbers are those of the list of faults that public kernels have had;
-// controls are named c1, c2, ...
+// A fault or a control. The numbers follow a list of faults that public kernels have had; controls
+// are named c1, c2, ...
 struct FaultRow {
   std::string_view id;
   std::string_view what;
@@ -54,17 +54,17 @@ struct FaultLane {
   // R_rms on the host twin (in kGate: of the recorded logits), measured by `mkbench selftest
   // --faults` on x86-64 with AVX2, 2026-11; 0: none, or not measured.
   double r_rms;
-  // `fails` must be among what fails, and more may: how many tokens a fault turns differs from shape to shape.
+  // All of `fails` must fail, other checks may: how many tokens a fault turns depends on the shape.
   bool at_least = false;
 };
 
 const std::vector<FaultLane>& fault_lanes();
 
-// The rows whose arithmetic depends on a model's shape, for four layers of one: the model of each lane is to be
-// filled in. They need no hook in a kernel, so every engine takes them.
+// The rows whose arithmetic depends on a model's shape, for four layers of a model, which the
+// caller fills into each lane. They need no hook in a kernel, so every engine takes them.
 std::span<const FaultLane> shape_faults();
-// Those lanes for four layers of `model`, an analytic one ("synthetic:qwen3-1.7b"): on a GPU in plain and, where ring
-// runs that model (`ring`), in ring; else in the host twin. The lanes view the name.
+// shape_faults() for four layers of `model`, an analytic one ("synthetic:qwen3-1.7b"): on a GPU in
+// plain and, if `ring`, in ring; else in the host twin. The lanes view the name.
 std::vector<FaultLane> shape_lanes(std::string_view model, bool cuda, bool ring);
 
 // A measured R_rms may differ from the committed one by this factor. A larger difference means that
@@ -78,7 +78,7 @@ struct LaneOutcome {
   std::string note;  // the error that stopped the lane, or the first reason of a failure
 };
 
-// How the outcome differs from what the table says of the lane; empty where it does not.
+// How the outcome differs from the lane's row of the table; empty if it does not.
 std::string surprise(const FaultLane& lane, const LaneOutcome& outcome);
 
 }  // namespace mkbench

@@ -200,7 +200,7 @@ const std::vector<GateFault>& gate_faults() {
       {"sound", replayed({})},
       {"random_token", random_token},
       {"highest_among_equals", at_least_decided(highest_among_equals)},
-      // Its logit is not the largest.
+      // An id whose logit is not the largest.
       {"second_best", at_least_decided([](auto& at, auto, int32_t second) { *at.id = second; })},
       {"nan_logit", at_first_step([](auto& at) { at.logits->back() = std::nanf(""); })},
       // An argmax that compares with NaN only returns 0.

@@ -226,9 +226,9 @@ LaneOutcome LaneRunner::run_loader(const FaultLane& lane) {
   return outcome;
 }
 
-// Judges the engine as the gate judges a candidate. The ratchet holds the ratios of the engine without
-// the fault, in place of committed ones. A control is a right kernel of another kind, so it has no
-// ratchet.
+// Judges the engine as the gate judges a candidate. The ratchet holds the ratios of the engine
+// without the fault, in place of committed ones. A control is a correct but different kernel, so it
+// has no ratchet.
 LaneOutcome LaneRunner::run_engine(const FaultLane& lane) {
   const Case& c = case_of(std::string(lane.model));
   const std::unique_ptr<Engine> e = engine(lane, c.weights, kMaxContext);

@@ -215,7 +215,7 @@ std::string probe_bad_ids(const MakeEngine& make, const ModelWeights& tiny) {
 
 struct Probe {
   std::string_view name;
-  std::string (*run)(const MakeEngine&, const ModelWeights&);  // why it failed, or nothing
+  std::string (*run)(const MakeEngine&, const ModelWeights&);  // why it failed, or ""
 };
 
 constexpr Probe kProbes[] = {

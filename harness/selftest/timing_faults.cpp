@@ -10,10 +10,10 @@ namespace mkbench {
 namespace {
 
 constexpr double kConfidence = 0.95;
-// A wider interval of a ratio says nothing: high over low.
+// Largest high over low of a ratio's interval: a wider one is inconclusive.
 constexpr double kWidest = 1.5;
-// What a prefill() that puts its work off may take of the time to first token, and what one that
-// does its work takes at least.
+// Shares of the time to first token: the most that a prefill() takes which puts its work off, and
+// the least that one takes which does its work.
 constexpr double kMostDeferred = 0.1, kLeastSound = 0.5;
 // What T9 does (tests/plugins/timing_faults.h): every 7th block of 31 tokens takes 30 ms longer.
 constexpr int kUnevenEvery = 7, kUnevenTokens = 31;
@@ -79,7 +79,7 @@ std::vector<TimingFault> make_faults() {
   const Ends kPasses = {{V::kPass, ""}};
   // The ids came during a later and shorter call.
   constexpr TimingEnd kLateWrite = {V::kIntegrity, "them was written"};
-  // Threads of its own can keep it from answering in time.
+  // The engine's own threads can keep it from answering in time.
   const Ends kPassesLate = {{V::kPass, ""}, {V::kIntegrity, "clocks disagree"}};
   const Ends kState = {{V::kIntegrity, "state receipt"}};
   // After many a late id tiny goes on with the same text as after another one, and so does an engine
@@ -141,10 +141,10 @@ std::vector<TimingFault> make_faults() {
 
 const std::vector<TimingRunInfo>& timing_runs() {
   static const std::vector<TimingRunInfo> table = {
-      // tests/plugins/timing_faults.h knows the clock by these 31 tokens.
+      // tests/plugins/timing_faults.h recognises a timed call by these 31 tokens.
       {TimingRun::kDecode, {"--n-gen", "31", "--blocks", "8"}},
       // On a card, kernels of a few rows take less time than their launches do, and launches differ
-      // by several percent between processes. Attention over so many rows takes longer than both.
+      // by several percent between processes. Attention over 2,048 rows takes longer than both.
       {TimingRun::kPrefill, {"--blocks", "12"}, {"--n-prompt", "256"}, {"--n-prompt", "2048"}},
       // A block of 31 tokens (5 ms on a CPU) can pass between two turns of a thread that spins.
       {TimingRun::kLong, {"--n-gen", "256", "--blocks", "8"}},

@@ -31,17 +31,17 @@ inline const TimingRunInfo& timing_run(TimingRun run) {
 // to a time. Their ratio must lie in the row's band.
 enum class TimesCompared {
   kNone,
-  kToSound,  // the library's to those of the sound engine in the same case
-  // The sound engine's beside the library to its own without it. Its interval beside the library must
-  // not lie above the other one, by more than the margin of a machine without calibration.
+  kToSound,  // the library's times to the sound engine's in the same case
+  // The sound engine's times beside the library to its times without it. The interval beside it
+  // must not lie above the other one by more than the margin of a machine without calibration.
   kSoundAlone,
   // Every 7th block takes longer. The report must name outliers, lag-1 and trend, and the interval
-  // must reach the mean that so many longer blocks give.
+  // must reach the mean that these longer blocks give.
   kUneven,
   // The verdict of the comparison with the sound engine: neither FASTER nor SLOWER.
   kSame,
-  // The library's times to first token to those of the sound engine, block by block: the interval
-  // of the median ratio must reach the band. The library's prefill() must have put its work off.
+  // The library's times to first token to the sound engine's, block by block: the interval of the
+  // median ratio must reach the band. The library's prefill() must have put its work off.
   kDeferred,
 };
 
@@ -78,7 +78,7 @@ const std::vector<TimingFault>& timing_faults();
 // The engine of every case that has no fault: the control.
 inline constexpr std::string_view kSoundLibrary = "sound";
 
-// What a case has shown of an engine.
+// Results of one engine of a case.
 struct TimingOutcome {
   Verdict verdict = Verdict::kSkipped;
   std::vector<std::string> reasons;
@@ -97,16 +97,16 @@ TimingOutcome timing_outcome(const EngineReport& engine);
 // "FAIL_TOKEN or INTEGRITY"
 std::string names_of(const std::vector<TimingEnd>& ends);
 
-// How a verdict and its reasons differ from each of `ends`; empty where they are one of them.
+// How a verdict and its reasons differ from each of `ends`; empty if they match one of them.
 std::string end_surprise(const std::vector<TimingEnd>& ends, Verdict verdict,
                          const std::vector<std::string>& reasons);
-// How an engine's outcome differs from what the table says; empty where it does not.
+// How an engine's outcome differs from its row of the table; empty if it does not.
 std::string surprise(const TimingEngine& wanted, const TimingOutcome& found);
 // How the sound engine of a case falls short of PASS, an interval and `blocks` samples; empty where
 // it does not.
 std::string control_surprise(const TimingOutcome& sound, int blocks);
-// How a ratio of times leaves the band (`found` to `to`), or cannot be told; empty where it lies in
-// it.
+// How a ratio of times leaves the band (`found` to `to`), or cannot be told; empty if it lies
+// inside.
 std::string times_surprise(const TimingBand& band, const TimingOutcome& found,
                            const TimingOutcome& to);
 

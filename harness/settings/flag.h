@@ -13,7 +13,7 @@
 
 namespace mkbench {
 
-// What the parser, --help and the environment know of a flag.
+// A flag's words, for the parser, --help and the environment.
 struct FlagWords {
   std::string_view name;          // without dashes
   char letter = 0;                // 0 = none
@@ -58,7 +58,7 @@ struct Flag : FlagWords {
       : FlagWords(flag), set(flag.set) {}
 };
 
-// A flag of one field; `read(name, text)` gives its value (values.h). `spec`: of FlagWords.
+// A flag of one field; `read(name, text)` gives its value (values.h). `spec`: as for FlagWords.
 template <typename S, typename T, typename Read>
 Flag<S> flag(std::string_view spec, std::string_view help, T S::*field, Read read) {
   const FlagWords words(spec, help);

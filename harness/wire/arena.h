@@ -19,8 +19,8 @@ class Arena {
   Arena& operator=(const Arena&) = delete;
 
   int fd() const { return fd_; }
-  // Memory of at least `bytes`; valid until a call with more. Throws Error(kRuntime) where there is
-  // no such memory; the host's side throws where the parent has not made room.
+  // Memory of at least `bytes`; valid until a call with more. Throws Error(kRuntime) if there is
+  // too little memory; on the host's side, if the parent has not made room.
   char* at_least(size_t bytes);
 
  private:

@@ -10,8 +10,8 @@ namespace mkbench {
 // of the sha256 of wire_fields().
 std::string build_id();
 
-// All calls and answers with their fields and default values: what scripts/host.py, the host that is
-// written in Python, has in place of the C++ structs. Its parent sends this before all else.
+// All calls and answers with their fields and default values, for scripts/host.py, the host written
+// in Python, in place of the C++ structs. Its parent sends them before all else.
 nlohmann::json wire_fields();
 
 }  // namespace mkbench

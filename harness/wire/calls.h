@@ -374,14 +374,14 @@ struct ProgressTold {
   }
 };
 
-// What a host knows of a call that stands still, for a post-mortem; sent over the second channel
+// What a host reports on a call that stands still, for a post-mortem; sent over the second channel
 // when kAskHang arrives on it.
 struct HangTold {
   static constexpr char kType[] = "hang";
   int64_t launches = -1;  // of the engine, before the call; -1: no engine is in a call
   int position = -1, layer = -1;
   std::string phase;
-  std::optional<Standstill> launch{};  // of engines that know it
+  std::optional<Standstill> launch{};  // absent if the engine cannot tell
   static void fields(auto& v) {
     list_fields(v, "launches", &HangTold::launches, "position", &HangTold::position, "layer",
                 &HangTold::layer, "phase", &HangTold::phase, "launch", &HangTold::launch);

@@ -32,7 +32,7 @@ bool send_frame(int fd, const nlohmann::json& message) {
   return write_all(fd, frame.data(), frame.size());
 }
 
-// What the bytes so far hold.
+// Takes the next whole frame from the bytes read so far.
 FrameReader::Got FrameReader::take_frame() {
   uint32_t size = 0;
   if (bytes_.size() < sizeof(size)) return Got::kNothing;
@@ -51,7 +51,7 @@ FrameReader::Got FrameReader::read(int wait_ms) {
   if (const Got got = take_frame(); got != Got::kNothing) return got;
   pollfd entry{.fd = fd_, .events = POLLIN, .revents = 0};
   const int ready = poll(&entry, 1, wait_ms);
-  if (ready <= 0) return Got::kNothing;  // also where a signal came
+  if (ready <= 0) return Got::kNothing;  // time is up, or a signal came
   std::array<char, 65536> buffer;
   const ssize_t n = ::read(fd_, buffer.data(), buffer.size());
   if (n < 0 && (errno == EINTR || errno == EAGAIN)) return Got::kNothing;

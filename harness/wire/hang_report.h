@@ -24,7 +24,7 @@ struct HangReport {
   std::string engine;     // what the host holds, as reports call it
   std::string call;       // "prefill", "decode"
   double seconds = 0;     // how long the call had been running
-  bool killed = false;    // false: the engine's own bound of a wait ended the call
+  bool killed = false;    // false: the engine's own limit for a wait ended the call
   std::string line;       // "HANG: block 57 waits in ..."
   HangFinding finding{};  // why, as far as the launch is known
   bool answered = false;  // the host has answered; `told` is empty without it

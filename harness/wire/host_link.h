@@ -1,5 +1,5 @@
-// What a parent holds of a host: a process behind a socket, or (mkbench-all) a server in this
-// process. Proxies of engines call either alike.
+// A parent's link to a host: a process behind a socket, or (mkbench-all) a server in this process.
+// Proxies of engines call both in the same way.
 #pragma once
 
 #include <functional>
@@ -18,17 +18,17 @@ struct CallLimit {
   double longest_s = 300;   // ends it even while it shows progress
 };
 
-// For a question that loads nothing. A driver that hangs does so at the first call.
+// Limits of a question that loads nothing: 60 s, also for a driver that hangs at its first call.
 inline constexpr CallLimit kQuestion{60, 60};
 
 class HostLink {
  public:
   virtual ~HostLink() = default;
 
-  // Is told of every failure that call() throws with a traceback.
+  // Called for every failure that call() throws with a traceback.
   std::function<void(const Failed&)> on_traceback = [](const Failed&) {};
 
-  // Is told of every call that stood still, before its host is killed.
+  // Called for every call that stood still, before its host is killed.
   OnHang on_hang = [](const HangReport&) {};
 
   // Calls and returns the answer, which is never Failed or StageTold: these are thrown as Error and

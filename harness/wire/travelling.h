@@ -109,7 +109,7 @@ void describe_fields(V& v, Tag<DeviceCheck>) {
               &C::error);
 }
 
-// The snapshot folder from which a host reads the weights, and what the parent knows of it.
+// The snapshot folder from which a host reads the weights, and what the parent has found in it.
 struct WeightsPlace {
   std::string folder, name, lagset, sha256;
   std::string stamp;  // sizes and times of the files that the parent judged (shared_snapshot.h)
@@ -146,7 +146,7 @@ struct TuneSweep {
   }
 };
 
-// What a proxy must know of its engine after each call.
+// The state of an engine after each call, which its proxy keeps.
 struct EngineState {
   int position = 0;
   int64_t launches = 0;
@@ -155,7 +155,7 @@ struct EngineState {
   }
 };
 
-// An interval of CLOCK_MONOTONIC, which all processes of a machine read alike.
+// An interval of CLOCK_MONOTONIC, which is the same for all processes of a machine.
 struct HostInterval {
   int64_t begin = 0, end = 0;
   double ms() const { return static_cast<double>(end - begin) / 1e6; }

@@ -1,6 +1,6 @@
-// An engine of ours as a library behind references/engine_abi.h, by which two builds of it can be timed
-// in one run. EXPORTED_MAKER is the engine's maker (references/engine_maker.h), and EXPORTED_CUDA is 1
-// where it runs on a card.
+// One of our engines as a library behind references/engine_abi.h, so that two builds of it can be timed
+// in one run. EXPORTED_MAKER is the engine's maker (references/engine_maker.h); EXPORTED_CUDA is 1 if the
+// engine runs on a GPU.
 #include <algorithm>
 #include <cstring>
 #include <memory>

@@ -79,22 +79,22 @@ class Exchange {
 
   // Between launches: no block has begun from now on.
   void begin_launch();
-  // Where all blocks are. May be called from another thread while a launch stands still. `position` is
-  // that of the launch's first step, `layers` the model's; lm_head: the launch runs the LM head.
+  // Where all blocks are. May be called from another thread while a launch stands still. position: of the
+  // launch's first step; layers: of the model; lm_head: the launch runs the LM head.
   Standstill standstill(int position, int layers, bool lm_head) const;
 
-  // What tests plant at an arrival: the block waits for nothing and goes on never; its thread does not
-  // come back; it goes on, uncounted; it sets the counter to zero first.
+  // Faults that tests plant at an arrival: the block never goes on (kStall); its thread sleeps for ever
+  // (kDelay); its arrival is not counted (kLose); it zeroes the counter first (kReset).
   enum class Disturbance { kStall, kDelay, kLose, kReset };
   // For tests, between launches: disturbs the `nth` arrival of `block` in the next launch.
   void disturb(Disturbance what, int block, int nth);
   void stall(int block, int nth) { disturb(Disturbance::kStall, block, nth); }
-  // Between launches: counter and epochs begin at stress.count_from, and blocks wait as it says.
+  // Between launches: counter and epochs begin at stress.count_from, and arrivals are delayed as in `stress`.
   void begin_at(const Stress& stress);
   // For tests: the counter has 32 bits and is compared as if it never overflowed.
   void count_in_32_bits() { count_mask_ = std::numeric_limits<uint32_t>::max(); }
-  // For tests, between launches: blocks from `resident` on do not begin, as those of a grid that does
-  // not fit on the device while the others wait for them.
+  // For tests, between launches: blocks from number `resident` on do not begin, as happens when a grid
+  // does not fit on the device.
   void hold_back(int resident) { resident_ = resident; }
   // Sets counter and epochs to where begin_at() put them, else to zero, and ends disturb() and hold_back(). Only
   // between launches, after an aborted one.
@@ -110,7 +110,7 @@ class Exchange {
     std::atomic<uint64_t> location{0};  // packed Location
   };
 
-  // A count as it is compared.
+  // The bits of a count that are compared.
   uint64_t counted(uint64_t count) const { return count & count_mask_; }
   void delay(int block, uint64_t epoch) const;
 

@@ -17,7 +17,7 @@ constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 constexpr int kUnwrittenSlot = 16;
 constexpr int kSkippedEvery = 16;
 constexpr int kUnscoredRows = 128;
-// A published LM head reduces its argmax by halving over 3 * 2^k threads; here with fewer of them.
+// kArgmaxHalving: a published LM head reduces its argmax by halving over 3 * 2^k threads; here 3 * 2^4.
 constexpr int kHalvingSlots = 48;
 
 // The dot product that an accumulator in bf16 gives, rounded after every 32 products.
@@ -40,21 +40,21 @@ float backward_dot(const Bf16* w, const float* x, int cols) {
   return total;
 }
 
-// x with `bits` bits behind the leading one, rounded to nearest.
+// x with a mantissa of `bits` bits after the leading one, rounded to nearest.
 float with_mantissa(float x, int bits) {
   if (!std::isfinite(x) || x == 0) return x;
   const int shift = bits - std::ilogb(x);
   return static_cast<float>(std::ldexp(std::nearbyint(std::ldexp(double{x}, shift)), -shift));
 }
 
-// Each override is the sound function, changed where its fault is the planted one.
+// Each override computes what the correct function does, unless one of its faults is planted.
 class FaultyQwen3 final : public Qwen3 {
  public:
   FaultyQwen3(PlantedFault fault, int blocks)
       : fault_(fault), late_(static_cast<size_t>(blocks)), early_(static_cast<size_t>(blocks)) {}
 
   void phase_embed(Block& b, int32_t id, const Bf16* vector) override {
-    // A poisoned block keeps nothing of the step before.
+    // A poisoned block forgets the step before.
     if (std::isnan(b.local.x[0])) {
       late_[b.index].clear();
       early_[b.index].reset();
@@ -78,8 +78,8 @@ class FaultyQwen3 final : public Qwen3 {
 
   int32_t block_reduce_best(Block& b) override {
     if (!planted(PlantedFault::kArgmaxEarly)) return Qwen3::block_reduce_best(b);
-    // One block's winner is read too early: it is that of the step before, or of no step. The block
-    // is one that scores letters in the tiny checkpoints.
+    // One block's winner is read too early: it is the winner of the step before, in the first step
+    // -inf. The block is one that scores letters in the tiny checkpoints.
     std::vector<Best> winners = b.shared->best;
     Best& early = winners[static_cast<size_t>(b.blocks * 3 / 8)];
     const Best now = early;
@@ -206,7 +206,7 @@ class FaultyQwen3 final : public Qwen3 {
     std::vector<float> now;
     if (planted(PlantedFault::kRowsLate) && &w == &b.model->weights.layers.back().down_proj &&
         b.index == b.blocks / 2) {
-      // The block reads what the step before left there; the first step reads its own values.
+      // The block reads the activations of the step before; in the first step, the right ones.
       now = b.shared->act;
       if (late.empty()) late = now;
       std::swap(late, now);
@@ -249,7 +249,7 @@ class FaultyQwen3 final : public Qwen3 {
 
   Best best_of(const float* logits, Range rows) override {
     if (!planted(PlantedFault::kArgmaxHalving)) return Qwen3::best_of(logits, rows);
-    // A tree that halves its number of slots: an odd number of them loses the last.
+    // A tree that halves the number of slots: where it is odd, the last slot is lost.
     std::array<Best, kHalvingSlots> slots;
     slots.fill({-kInfinity, std::numeric_limits<int32_t>::max()});
     for (int r = rows.begin; r < rows.end; ++r) {
@@ -282,7 +282,7 @@ class FaultyQwen3 final : public Qwen3 {
   }
 
   const PlantedFault fault_;
-  // What a block keeps of the step before: activations (kRowsLate) and a winner (kArgmaxEarly).
+  // Values of the step before, by block: activations (kRowsLate) and a winner (kArgmaxEarly).
   std::vector<std::vector<float>> late_;
   std::vector<std::optional<Best>> early_;
 };

@@ -29,7 +29,7 @@ constexpr int kExchangesPerLayer = 5;
 BlockTask decode_kernel(Qwen3& qwen3, Block& b, Exchange& exchange) {
   const Launch& launch = *b.launch;
   const int layers = b.model->shape().layers;
-  // The row of step t in an array that a launch may have.
+  // Row t of an array with one row per step; null if the launch has no such array.
   const auto row = [](auto* array, int t, int width) {
     return array != nullptr ? array + static_cast<size_t>(t) * static_cast<size_t>(width) : array;
   };
@@ -95,7 +95,7 @@ void require_range(const char* name, int value, int low, int high) {
             " to " + std::to_string(high));
 }
 
-// Refuses options before anything is allocated; fills in the defaults.
+// Checks the options before anything is allocated, and fills in the defaults.
 HostTwinOptions checked(HostTwinOptions o, const ModelWeights& weights) {
   require_range("max_context", o.max_context, 1, weights.config.max_positions);
   require_range("blocks", o.blocks, 1, kMaxBlocks);
@@ -108,7 +108,7 @@ HostTwinOptions checked(HostTwinOptions o, const ModelWeights& weights) {
   return o;
 }
 
-// A cache for one engine. With the fault all engines share one, as if it were a static buffer.
+// A cache for one engine. With kSharedCache all engines share one cache, as if it were a static buffer.
 std::shared_ptr<KvCache> make_cache(const ModelShape& shape, const HostTwinOptions& options) {
   const auto made = [&] { return std::make_shared<KvCache>(shape, options.max_context); };
   if (options.fault != PlantedFault::kSharedCache) return made();
@@ -155,7 +155,7 @@ class HostTwin final : public Engine {
   }
 
   void reset() override {
-    constexpr int kRowsKept = 8;  // with the fault: as if a reset went back by whole pages
+    constexpr int kRowsKept = 8;  // kResetKeepsRows: as if a reset kept a page of 8 rows
     const bool keeps = options_.fault == PlantedFault::kResetKeepsRows;
     position_ = keeps ? std::min(position_, kRowsKept) : 0;
     pending_ = -1;
@@ -260,7 +260,7 @@ class HostTwin final : public Engine {
   std::optional<Standstill> standstill() const override {
     if (launch_position_ < 0) return std::nullopt;
     Standstill found = exchange_.standstill(launch_position_, model_.shape().layers, launch_head_);
-    if (found.wanted < 0) return std::nullopt;  // no block waits: the launch is over, or moves
+    if (found.wanted < 0) return std::nullopt;  // no block waits: the launch is over or goes on
     return found;
   }
 
@@ -331,7 +331,7 @@ class HostTwin final : public Engine {
     work.step_ends = step_ends.data();
     if (records_) timeline_.emplace(options_.blocks, work.steps, model_.shape().layers);
     work.timeline = timeline_ ? &*timeline_ : nullptr;
-    rope_.extend(work.position + work.steps + 1);  // planted faults rotate by the position after
+    rope_.extend(work.position + work.steps + 1);  // planted faults rotate by the next position
     for (Block& b : blocks_) b.launch = &work;
     reported_block_.store(0, std::memory_order_relaxed);
     exchange_.begin_launch();
@@ -340,7 +340,7 @@ class HostTwin final : public Engine {
     plant_hang();
     ++launches_;
     stepped_ = false;
-    faulted_ = true;  // until all blocks have come to their end
+    faulted_ = true;  // until all blocks have finished
     const auto begin = Clock::now();
     std::vector<BlockTask> tasks;
     tasks.reserve(blocks_.size());
@@ -357,7 +357,7 @@ class HostTwin final : public Engine {
     keep_times(begin, step_ends);
   }
 
-  // Plants what the options say in the exchange of the next launch.
+  // Plants the hang that the options ask for in the exchange of the next launch.
   void plant_hang() {
     using Disturbance = Exchange::Disturbance;
     const int nth = stalled_arrival(model_.shape().layers), block = options_.blocks / 2;

@@ -1,6 +1,6 @@
 // The host twin: the phases, partition and exchange protocol of the plain megakernel as tasks on
-// CPU threads. With it schedule, watchdog and gates are tested without a GPU; it is not made to be
-// fast.
+// CPU threads. Tests of schedule, watchdog and gates use it in place of a GPU; it is not built for
+// speed.
 #pragma once
 
 #include <memory>
@@ -16,7 +16,7 @@ struct HostTwinOptions {
   int threads = 0;        // 0 = min(cores, 8)
   int stall_ms = 10000;   // Error(kHang) when no block has arrived anywhere for this long
   int stall_block = -1;   // for tests of the watchdog: this block never arrives at an exchange
-  int stall_launch = -1;  // in which launch: launch_count() before it; -1 = every launch
+  int stall_launch = -1;  // launch_count() before the launch that stalls; -1 = every launch
   PlantedFault fault = PlantedFault::kNone;
 };
 

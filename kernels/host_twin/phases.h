@@ -56,8 +56,8 @@ class Qwen3 {
  public:
   virtual ~Qwen3() = default;
 
-  // Computes x = vector where there is one, else E[id], in every block; NaN for id = -1, the greedy id
-  //          of NaN logits.
+  // Computes x = vector if given, else E[id], in every block; NaN for id = -1, the greedy id of NaN
+  //          logits.
   // Writes   h (hidden): the block's own rows.
   // Needs no exchange: until h is next exchanged, a block reads only its own rows of it.
   virtual void phase_embed(Block& b, int32_t id, const Bf16* vector);

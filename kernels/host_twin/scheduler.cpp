@@ -7,9 +7,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// The pauses of a thread that finds no block to resume. It first polls without a pause (an exchange
-// takes about a microsecond), then yields its core, then sleeps, so that a hang does not keep all
-// cores busy until the watchdog's time is up.
+// The pauses of a thread that finds no block to resume. The thread first polls without a pause (an
+// exchange takes about a microsecond), then yields its core, then sleeps, so that a hang does not keep
+// all cores busy until the watchdog's time is up.
 class IdleTimer {
  public:
   void reset() { polls_ = 0; }
@@ -109,7 +109,7 @@ bool Scheduler::resume_if_ready(size_t block) {
   std::atomic<bool>& taken = claims_[block].taken;
   if (taken.exchange(true, std::memory_order_acquire)) return false;
   BlockTask& task = tasks_[block];
-  // Looked at again: before the claim another thread may have run the block to its next wait or its
+  // Checked again: before this claim another thread may have run the block to its next wait or its
   // end.
   const bool ready = !task.done() && exchange_->passed(index);
   if (ready) {
@@ -151,8 +151,8 @@ void Scheduler::work(int worker) {
 
 void Scheduler::raise_fault() {
   std::lock_guard lock(mutex_);
-  // Only the first thread writes the fault, and none does after a block has thrown: then that error
-  // is the reason.
+  // Only the first thread writes the fault; after a block has thrown none does, because the block's
+  // error is the reason.
   if (!abort_.load(std::memory_order_relaxed)) fault_ = exchange_->find_fault();
   abort_.store(true, std::memory_order_relaxed);
 }

@@ -51,7 +51,7 @@ class BlockTask {
 // decode() would take longer than a token.
 class Scheduler {
  public:
-  // A team of `threads`, of which the caller of run() is one.
+  // A team of `threads` threads, including the caller of run().
   explicit Scheduler(int threads);
   ~Scheduler();
   Scheduler(const Scheduler&) = delete;
@@ -65,10 +65,10 @@ class Scheduler {
   std::optional<Fault> run(std::span<BlockTask> tasks, const Exchange& exchange, int stall_ms);
 
  private:
-  // The thread that claims a block may resume it, so two threads never run one block. Blocks are
-  // not bound to threads: while the machine has taken an idle thread off its core, the other
-  // threads run all blocks. With bound blocks an exchange took a whole time slice on a loaded
-  // machine (six runnable processes a core).
+  // Only the thread that claims a block may resume it, so two threads never run one block. Blocks
+  // are not bound to threads: while the system has taken one thread off its core, the other threads
+  // run all blocks. With bound blocks an exchange took a whole time slice on a loaded machine (six
+  // runnable processes a core).
   struct alignas(64) Claim {
     std::atomic<bool> taken{false};
   };
@@ -82,7 +82,7 @@ class Scheduler {
   std::span<BlockTask> tasks_;
   std::unique_ptr<Claim[]> claims_;  // [claim_count_], one for each task at least
   size_t claim_count_ = 0;
-  std::atomic<size_t> unfinished_{0};  // number of tasks that have not come to their end
+  std::atomic<size_t> unfinished_{0};  // number of tasks that have not finished
   const Exchange* exchange_ = nullptr;
   int stall_ms_ = 0;
   std::atomic<bool> abort_{false};

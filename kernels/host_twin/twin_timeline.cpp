@@ -7,7 +7,7 @@
 namespace mkbench::host_twin {
 namespace {
 
-// A body and a wait each.
+// Each phase has two events: its body and its wait.
 constexpr int kEventsPerPhase = 2, kEventsPerLaunch = 4;
 
 unsigned long long now_ns() {
@@ -38,7 +38,7 @@ Timeline TwinTimeline::collect() const {
   launch.tracks = tracks_;
   for (const std::vector<TimelineEvent>& track : tracks_) {
     launch.counts.push_back(static_cast<unsigned>(track.size()));
-    // All threads share the clock: its line goes through any two of its own readings.
+    // All threads share one clock, so any two of its readings define the line.
     const unsigned long long first = track.front().cycles;
     for (const unsigned long long ns : {first, first + 1'000'000'000})
       launch.anchors.push_back({ns, ns, 0, 0});

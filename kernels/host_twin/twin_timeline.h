@@ -13,11 +13,11 @@ class TwinTimeline {
   // Makes room before a launch. A block's events are appended by one thread at a time.
   TwinTimeline(int blocks, int steps, int layers);
 
-  // Says that from now on `block` works in a phase.
+  // From now on `block` works in this phase.
   void enter(int block, Phase phase, int layer, int step) {
     put(block, timeline_state(SpanKind::kBody, phase, layer), step);
   }
-  // Says that from now on `block` waits for what the phase that it enters next needs.
+  // From now on `block` waits for the inputs of the phase that it enters next.
   void wait(int block) { put(block, timeline_state(SpanKind::kExchange, kNextSite), 0); }
   void end(int block) { put(block, kTrackEnd, 0); }
 

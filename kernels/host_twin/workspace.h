@@ -17,7 +17,7 @@ class KvCache {
  public:
   KvCache(const ModelShape& shape, int max_context);
 
-  // The rows of one head from `position` on, which lie one behind the other.
+  // The rows of one head from `position` on; they are contiguous.
   Bf16* k(int layer, int kv_head, int position) { return k_.data() + at(layer, kv_head, position); }
   Bf16* v(int layer, int kv_head, int position) { return v_.data() + at(layer, kv_head, position); }
 
@@ -57,7 +57,7 @@ class RopeTable {
   std::vector<float> cos_, sin_;
 };
 
-// The best of a block's rows of the LM head.
+// The best logit among a block's rows of the LM head.
 struct Best {
   float logit;
   int32_t id;  // -1 with a NaN logit: some logit was NaN
@@ -91,7 +91,7 @@ struct BlockScratch {
   std::vector<float> k;       // [head_dim]
   std::vector<float> v_sums;  // [head_dim], one query head's running numerators
   std::vector<float> scores;  // [kScoreTile]
-  std::vector<float> rows;    // results of the block's own rows; those of up follow those of gate
+  std::vector<float> rows;    // results of the block's own rows; in gate_up, gate's and then up's
 };
 
 // Positions whose scores a block holds at once.

@@ -19,9 +19,9 @@ inline constexpr float kNoScore = -1e30f;
 MKBENCH_HD constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
 constexpr int max_of(int a, int b) { return a > b ? a : b; }
 
-// S names an instance of the kernel (kernel.cu) and carries its shape. All that depends on the
-// instance takes S, so instances/faults.cu can specialise single functions for an instance of its
-// own.
+// S names an instance of the kernel (kernel.cu) and carries its shape. Everything that depends on
+// the instance takes S, so that instances/faults.cu can specialise single functions for its own
+// instance.
 template <typename S>
 struct Dims {
   static constexpr ModelShape kShape = S::kShape;
@@ -39,14 +39,14 @@ struct Dims {
   static_assert(kHeadDim == 128, "attention deals one KV row to 16 lanes of 8 elements");
   static_assert(kHidden % 8 == 0 && kIntermediate % 8 == 0, "rows are read 16 bytes at a time");
   static_assert(kHeads % kKvHeads == 0 && kGroup + 2 <= kWarps,
-                "attention: a warp a head of q, k, v");
+                "attention: one warp for each head of q, k, v");
 };
 
-// Dot products that a tile may have: one a segment of a row (TileMatvec).
+// The most dot products in a tile: one for each segment of a row (TileMatvec).
 inline constexpr int kMostRowSums = 96;
 
-// Whether an instance records its timeline: instances/recorded.cu alone does. The cursor of thread 0's track
-// stands in shared memory, where it costs the other threads no register.
+// True for the instances that record a timeline (instances/recorded.cu). The cursor of thread 0's track is
+// in shared memory, where it costs the other threads no register.
 template <typename S>
 inline constexpr bool kRecords = false;
 
@@ -67,7 +67,7 @@ struct AttentionShared {
   uint4 new_k[D::kHeadDim / 8], new_v[D::kHeadDim / 8];  // the current position's row, bf16
 };
 
-// Shared memory of a block, granted at launch: Qwen3-14B's is 69 KiB. The phases use it one after the
+// Shared memory of a block, granted at launch: 69 KiB for Qwen3-14B. The phases use it one after the
 // other, with a block barrier between them (GridExchange::block_wait).
 template <typename S>
 struct Shared : TrackCursor<kRecords<S>> {
@@ -127,8 +127,8 @@ __device__ __forceinline__ float warp_sum(float x) {
 }
 
 // Where element e of a vector of `size` elements lies in Shared::activations, counted in floats. A
-// lane multiplies 8 neighbouring weights; the elements lie in two planes, 4 of each 8 in either, so
-// that a warp reads its activations without bank conflicts.
+// lane multiplies 8 neighbouring weights. Of each 8 elements, the first 4 lie in one plane and the
+// last 4 in another, so that a warp reads its activations without bank conflicts.
 __device__ __forceinline__ int activation_index(int e, int size) {
   return ((e >> 2) & 1) * (size / 2) + (e >> 3) * 4 + (e & 3);
 }

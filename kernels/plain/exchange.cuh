@@ -9,8 +9,8 @@
 
 namespace mkbench::plain {
 
-// The count that the exchange begins with, and whether one has been reached: counts wrap and are compared by
-// difference. before_arrival() does nothing. Instances for tests specialise the three.
+// first_count(): the exchange's initial count. reached(): compares counts by difference, because they wrap.
+// before_arrival(): does nothing. Test instances specialise all three.
 template <typename S>
 __device__ __forceinline__ unsigned first_count(const LaunchParams&) {
   return 0;
@@ -22,7 +22,7 @@ __device__ __forceinline__ bool reached(unsigned seen, unsigned expected) {
 template <typename S>
 __device__ __forceinline__ void before_arrival(const LaunchParams&, unsigned /*expected*/) {}
 
-// Thread 0 says what it does from now on, for a timeline; in an instance that records none nothing happens.
+// Thread 0 records what it does from now on in the timeline; no-ops in an instance that does not record.
 template <typename S>
 __device__ __forceinline__ void record(Shared<S>& s, SpanKind kind) {
   if constexpr (kRecords<S>) s.track.mark(kind);
@@ -38,7 +38,7 @@ __device__ __forceinline__ void record_wait(const LaunchParams& p, Shared<S>& s,
     s.track.enter(SpanKind::kExchange, phase, layer, position - p.position);
 }
 
-// Thread 0 counts in Shared::expected the arrivals of all phases so far. That count wraps and is
+// Thread 0 counts in Shared::expected the arrivals of all phases so far. The count wraps and is
 // compared by difference; in shared memory it costs the other threads no register.
 struct GridExchange {
   const LaunchParams& p;
@@ -54,11 +54,11 @@ struct GridExchange {
       s.expected += gridDim.x;
       before_arrival<S>(p, s.expected);
       if (static_cast<int>(blockIdx.x) != p.stall_block) ptx::add_release(p.arrivals, 1);
-      record_next(s, SpanKind::kWeights);  // the next phase asks for its weights before it waits
+      record_next(s, SpanKind::kWeights);  // the next phase requests its weights before it waits
     }
   }
 
-  // The block calls this. False when the launch must end: a wait ran out in this block or another.
+  // The block calls this. False when the launch must end: a wait expired in this block or another.
   template <typename S>
   __device__ __forceinline__ bool block_wait(Shared<S>& s, Phase phase, int layer,
                                              int position) const {
@@ -71,8 +71,8 @@ struct GridExchange {
     return s.wait_ok != 0;
   }
 
-  // The block calls this when it leaves the launch before its end. If a wait ended unfulfilled, the block
-  // says which one. In the wait itself the next phase's weights take the registers (CUDA 12.8 spills).
+  // The block calls this when it leaves the launch before its end. If a wait failed, it is recorded here and
+  // not in the wait, where the next phase's weights occupy the registers (CUDA 12.8 would spill).
   template <typename S>
   __device__ __forceinline__ void block_leave(const Shared<S>& s, int position) const {
     if (threadIdx.x != 0 || s.wait_ok != 0 || blockIdx.x >= kMostRecords) return;
@@ -111,7 +111,7 @@ struct GridExchange {
     }
   }
 
-  // The first block whose wait runs out writes the status. All blocks then return in order instead
+  // The first block whose wait expires writes the status. All blocks then return in order instead
   // of trapping, so the CUDA context stays usable.
   static __device__ __forceinline__ void raise(const LaunchParams& p, unsigned expected,
                                                Phase phase, int layer, int position) {

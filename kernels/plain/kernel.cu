@@ -1,5 +1,5 @@
 // The device translation unit of the plain megakernel: one instance for each layer shape of the shape
-// table, and which of them a model's shape takes.
+// table, and the choice of the instance for a model's shape.
 #include "kernels/layer_shapes.h"
 #include "kernels/plain/kernel.cuh"
 
@@ -16,7 +16,7 @@ struct Instance {
   int shared_bytes;
 };
 
-// Instances [0, kCount). To name a kernel here compiles it, for NVRTC too.
+// Instances [0, kCount). Naming a kernel here compiles it, for NVRTC too.
 template <int kCount, int... kIndices>
 struct Instances : Instances<kCount - 1, kCount - 1, kIndices...> {};
 template <int... kIndices>

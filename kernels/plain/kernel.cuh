@@ -26,7 +26,7 @@ __device__ __forceinline__ bool decode_step(const LaunchParams& p, Shared<S>& s,
   return step < p.first_output || phase_lm_head<S>(p, s, x, step);
 }
 
-// The timeline's share of a launch (kernels/timeline_events.h), in an instance that records one: thread 0 writes
+// Timeline of a launch (kernels/timeline_events.h); no-ops in an instance that does not record: thread 0 writes
 // the block's track, the last thread reads both clocks once a step.
 template <typename S>
 __device__ __forceinline__ void begin_timeline(const LaunchParams& p, Shared<S>& s) {
@@ -48,12 +48,12 @@ __device__ __forceinline__ void end_timeline(Shared<S>& s) {
   }
 }
 
-// One cooperative launch, one block of kThreads with sizeof(Shared<S>) bytes of dynamic shared memory a
-// multiprocessor, runs p.steps decode steps.
+// Runs p.steps decode steps in one cooperative launch: one block of kThreads threads per multiprocessor,
+// each with sizeof(Shared<S>) bytes of dynamic shared memory.
 template <typename S>
 __global__ void __launch_bounds__(kThreads, 1)
     plain_decode(const __grid_constant__ LaunchParams p) {
-  static_assert(sizeof(Shared<S>) <= 99 * 1024, "the least that a card of sm_80 and later grants");
+  static_assert(sizeof(Shared<S>) <= 99 * 1024, "granted by every card of sm_80 and later");
   extern __shared__ __align__(16) char shared[];
   Shared<S>& s = *reinterpret_cast<Shared<S>*>(shared);
   const GridExchange x{p};

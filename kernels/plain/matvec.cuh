@@ -10,7 +10,7 @@ namespace mkbench::plain {
 inline constexpr int kChunk = 256;
 // Chunks that a warp holds: 48 of a thread's 128 registers, 96 KB in flight on a multiprocessor.
 inline constexpr int kMostChunks = 12;
-// Tiles are sized for the rows that one of so many blocks has; with fewer blocks, each has more tiles.
+// Tiles are sized for the rows that a block has in a grid of this size; with fewer blocks, each has more tiles.
 inline constexpr int kUsualBlocks = 128;
 
 // How a block deals a tile of rows to its warps.

@@ -30,7 +30,7 @@ constexpr double kSpinLimitMs = 2000;
 // multiprocessors.
 constexpr int kMostBlocks = 256;
 
-// The kernel counts the pieces of 16 bytes of K, and those of V, in 31 bits.
+// The kernel indexes K and V in pieces of 16 bytes, with 31 bits for each of the two.
 void check_cache_index(const ModelShape& shape, int max_context) {
   const int64_t most = std::numeric_limits<int32_t>::max();
   const int64_t pieces = int64_t{shape.layers} * shape.kv_width() / 8 * max_context;
@@ -57,7 +57,7 @@ int64_t bytes_per_position(const ModelShape& shape) {
          static_cast<int64_t>(sizeof(RopePair)) * (shape.head_dim / 2);
 }
 
-// With PlantedFault::kNotResident, blocks of the grid for each multiprocessor: more than any holds.
+// PlantedFault::kNotResident: blocks in the grid per multiprocessor, more than any can hold.
 constexpr int kTooMany = 8;
 
 // One block a multiprocessor, or what a test sets.
@@ -104,12 +104,12 @@ class PlainEngine final : public LaunchEngine {
            4 * kControlWords + fixed_bytes(model.shape);
   }
 
-  // Runs the instance for a soak where there is something to do, else the one that was asked for.
+  // Launches the soak instance for a `stress` that is not empty, else the kernel of `asked_`.
   std::optional<std::string> stress(const Stress& stress) override {
     const void* soaked = plain::soak_kernel_for(config().shape);
     const bool asked = asked_.kernel == soaked,
                shipped = asked_.kernel == plain::kernel_for(config().shape);
-    // No instance for a soak has these layers, or the one that was asked for has faults.
+    // No soak instance has this layer shape, or the kernel of `asked_` has faults planted in it.
     if (soaked == nullptr || (!asked && !shipped)) return std::nullopt;
     LaunchConfig launch = asked_;
     if (stress != Stress{}) {
@@ -130,7 +130,7 @@ class PlainEngine final : public LaunchEngine {
     return static_cast<unsigned>(stress_.count_from / blocks * blocks);
   }
 
-  // Reads host memory alone, so it answers where the device does not.
+  // Reads host memory only, so that it works even if the device does not answer.
   std::optional<Standstill> find_standstill(const KernelStatus& f, bool ended) const override {
     if (f.raised != kRaisedHang) return std::nullopt;
     const int64_t grid = LaunchEngine::grid();
@@ -153,7 +153,7 @@ class PlainEngine final : public LaunchEngine {
       }
       s.blocks.push_back(place);
     }
-    // Where the counter holds just the arrivals of the blocks that wait, all others are one behind.
+    // If the counter holds just the waiting blocks' arrivals, all other blocks are one epoch behind.
     const bool one_behind = s.counted == (s.wanted - 1) * grid + waiting;
     for (BlockPlace& place : s.blocks) {
       if (!place.waiting && one_behind) place.epoch = s.wanted - 1;
@@ -162,8 +162,8 @@ class PlainEngine final : public LaunchEngine {
     return s;
   }
 
-  // Phase and layer that a block could not begin, from its step and its last arrival: each phase that it
-  // has ended is one.
+  // Phase and layer that a block could not begin, from its step and its epoch: a block's epoch counts the
+  // phases that it has ended.
   void find_wait(BlockPlace& place) const {
     const int64_t steps = place.step, layers = params_.layer_count;
     const int64_t heads = std::max<int64_t>(0, steps - params_.first_output);
@@ -294,7 +294,7 @@ class PlainEngine final : public LaunchEngine {
   }
 
   const double spin_scale_;
-  const LaunchConfig asked_;  // as make_plain() was given it
+  const LaunchConfig asked_;  // as the options of make_plain() ask
   Stress stress_{};
   const DeviceModel model_;
   DeviceBuffer<Bf16> k_cache_, v_cache_;  // (layers, kv_heads, max_context, head_dim)

@@ -17,8 +17,8 @@ struct PlainOptions {
   double spin_scale = 1.0;  // multiplies the bound of every wait (sanitizers, debuggers)
   int stall_block = -1;     // for tests of the watchdog: this block never arrives at an exchange
   PlantedFault fault = PlantedFault::kNone;
-  // The instance of the kernel to launch, which must be compiled for these weights' shape (faults.h
-  // has one); null for the instance that ships.
+  // The kernel instance to launch, compiled for the layer shape of these weights (e.g. the one of
+  // faults.h); null for the instance that ships.
   const void* kernel = nullptr;
 };
 
@@ -29,9 +29,9 @@ int64_t plain_device_bytes(const ModelConfig& config, const PlainOptions& option
 std::string plain_architectures();
 
 // Uploads the weights. Throws Error(kUnsupportedDevice) when there is no GPU that this binary has
-// code for or the grid cannot be co-resident, Error(kBadInput) with every differing dimension when
-// the shape is not compiled in, Error(kEnvUnfit) when memory does not suffice, and Error(kCuda).
-// decode() and prefill() throw Error(kHang) when a wait runs out.
+// code for or the grid cannot be co-resident, Error(kBadInput) with the compiled shapes when the
+// layer shape is not compiled in, Error(kEnvUnfit) when memory does not suffice, and Error(kCuda).
+// decode() and prefill() throw Error(kHang) when a wait expires.
 std::unique_ptr<Engine> make_plain(const ModelWeights& weights, const PlainOptions& options = {});
 
 }  // namespace mkbench

@@ -11,8 +11,8 @@ namespace mkbench::plain {
 // All pointers are device memory, except `status` and `records` (host-mapped). bf16 values are 16 raw bits.
 struct LaunchParams {
   const unsigned short* layers;  // slabs of LayerLayout::stride elements
-  const unsigned short* embed;   // rows that `inputs` and outputs name: (vocab, hidden), or vectors
-                                 // given in its place: (input_count, hidden)
+  const unsigned short* embed;   // (vocab, hidden), indexed by token ids; or, in place of it, given
+                                 // vectors (input_count, hidden), indexed by `inputs`
   const unsigned short* head;    // (vocab, hidden); the embedding when tied
   const unsigned short* final_norm;  // (hidden)
   unsigned short* k_cache;           // (layers, kv_heads, max_context, head_dim)
@@ -51,9 +51,9 @@ struct LaunchParams {
   float eps;
   unsigned long long spin_limit_ns;
   BlockRecords* records;
-  // Read by instances for tests alone: where the exchange counter begins, and delays before arrivals.
+  // Only test instances read these: the exchange counter's initial value, and delays before arrivals.
   unsigned first_count, delay_seed, delay_ns;
-  TimelineBuffers timeline;  // set for the instance alone that records (instances/recorded.cu)
+  TimelineBuffers timeline;  // set for the recording instance only (instances/recorded.cu)
 };
 
 }  // namespace mkbench::plain

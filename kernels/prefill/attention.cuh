@@ -166,7 +166,7 @@ struct WarpAttention {
 };
 
 // The warps of the second half of positions (`gives`) hand their maxima, sums and numerators to
-// those of the first half, which merge and normalise. `shared` holds 68 values of each of 128
+// the warps of the first half, which merge and normalise. `shared` holds 68 values of each of 128
 // threads.
 __device__ __forceinline__ void block_merge(WarpAttention& mine, float* shared, bool gives) {
   float* slot = shared + threadIdx.x % 128;

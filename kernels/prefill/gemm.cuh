@@ -22,7 +22,7 @@ struct GemmTile {
   static constexpr int kRows = kRows_, kColumns = kColumns_, kDepth = kDepth_;
   static constexpr int kWarpRows = kWarpRows_, kWarpColumns = kWarpColumns_;
   static constexpr int kGroups = kGroups_, kStages = kStages_;
-  static constexpr int kBlocks = kBlocks_;  // at least so many resident on a multiprocessor
+  static constexpr int kBlocks = kBlocks_;  // the fewest blocks resident on a multiprocessor
   static constexpr int kAcross = kColumns / kWarpColumns;
   static constexpr int kGroupWarps = kRows / kWarpRows * kAcross;
   static constexpr int kThreads = 32 * kGroupWarps * kGroups;
@@ -32,7 +32,7 @@ struct GemmTile {
   static constexpr int kStageBytes = 2 * kPlaneBytes + kColumns * kDepth * 2;
   static constexpr int kSharedBytes = kStages * kStageBytes;
   static constexpr int kTilesDown = kWarpRows / 16, kTilesAcross = kWarpColumns / 8;
-  static constexpr int kRowCopies = kRows * kChunks / kThreads;  // a thread's, by stage and plane
+  static constexpr int kRowCopies = kRows * kChunks / kThreads;  // per thread, stage and plane
   static constexpr int kColumnCopies = kColumns * kChunks / kThreads;
   static_assert(kRows * kChunks % kThreads == 0 && kColumns * kChunks % kThreads == 0);
   static_assert(kWarpRows % 16 == 0 && kWarpColumns % 16 == 0 && kDepth % (16 * kGroups) == 0);
@@ -216,7 +216,7 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
       loader.load(base + static_cast<unsigned>(stage % Tile::kStages * Tile::kStageBytes),
                   stage * Tile::kDepth);
     }
-    ptx::commit_copies();  // also without a stage: wait_copies() below counts groups
+    ptx::commit_copies();  // an empty group if no stage is left: wait_copies() below counts groups
   };
 #pragma unroll
   for (int stage = 0; stage < Tile::kStages - 1; ++stage) load(stage);

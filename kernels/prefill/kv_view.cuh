@@ -95,14 +95,14 @@ __device__ __forceinline__ void store_pair(const RingKv& kv, int layer, int head
   }
 }
 
-// The i-th piece (0 or 1) of a half tile that a thread takes. In V, its two pieces are neighbouring
-// dimensions.
+// The i-th piece (0 or 1) of a half tile that a thread takes. In V, a thread's two pieces are
+// neighbouring dimensions.
 template <KvKind kKind>
 __device__ __forceinline__ int ring_piece(int thread, int i) {
   return kKind == KvKind::kKey ? i * kTileThreads + thread : thread / 4 * 8 + i * 4 + thread % 4;
 }
 
-// Zeroes those of a pair's two positions that lie past the end: a piece of V holds 8 positions.
+// Zeroes the positions of a pair that lie past the end: a piece of V holds 8 positions.
 __device__ __forceinline__ unsigned keep_before(unsigned pair, int position, int end) {
   const unsigned mask = (position < end ? 0xffffu : 0u) | (position + 1 < end ? 0xffff0000u : 0u);
   return pair & mask;

@@ -6,9 +6,9 @@
 
 namespace mkbench::prefill {
 
-// These load the kernels on the current device, so that the first prefill does not wait for it, and
-// grant them their shared memory. They throw Error(kUnsupportedDevice) when the binary has no code
-// for the device, Error(kCuda).
+// load_*() load the kernels on the current device, so that the first prefill does not wait for that,
+// and grant them their shared memory. They throw Error(kUnsupportedDevice) when the binary has no
+// code for the device, Error(kCuda).
 void load_rows();
 void load_gemm();
 void load_attention();

@@ -28,8 +28,8 @@ void check(const PrefillModel& model, int kv_heads, int max_context, size_t coun
   }
 }
 
-// One chunk of rows through the model; returns the number of launches. The last layer ends with its
-// KV rows, because what follows them in that layer is not used.
+// Runs one chunk of rows through the model; returns the number of launches. The last layer stops
+// after its KV rows, because nothing uses the rest of that layer.
 template <class Kv>
 int64_t run_chunk(const PrefillModel& model, const Kv& kv, const PrefillScratch& scratch,
                   std::span<const int32_t> ids, int position) {

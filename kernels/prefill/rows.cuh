@@ -1,14 +1,14 @@
 // Prefill kernels that work on single rows: embedding, RMSNorm, and QK-norm, RoPE and KV write of a
-// row's q, k and v. A block takes a row of the embedding; else a warp takes a row, or a head of a
-// row.
+// row's q, k and v. In embed_kernel a block takes a row, in normalize_kernel a warp takes a row, in
+// heads_kernel a warp takes a head of a row.
 #pragma once
 
 #include "kernels/prefill/kv_view.cuh"
 
 namespace mkbench::prefill {
 
-inline constexpr int kRowWarps = 8;   // of a block of heads_kernel
-inline constexpr int kNormWarps = 4;  // of a block of normalize_kernel: 128 blocks for 512 rows
+inline constexpr int kRowWarps = 8;   // per block of heads_kernel
+inline constexpr int kNormWarps = 4;  // per block of normalize_kernel: 128 blocks for 512 rows
 
 // residual (rows, hidden) fp32 = embed[ids].
 __global__ void embed_kernel(const unsigned short* embed, const int* ids, int hidden,

@@ -15,7 +15,7 @@ __device__ __forceinline__ float widen(unsigned short bits) {
 }
 
 // Two fp32 values in two bf16 planes: high is the bf16 nearest to a value, low the bf16 nearest to
-// the difference.
+// value - high.
 struct SplitPair {
   unsigned high, low;
 };

@@ -46,8 +46,8 @@ template <typename L>
 inline constexpr int kRingSlots = ring_slots<L>(9);
 #endif
 
-// A slot's barrier has one parity bit, which tells two successive uses of the slot apart, not more:
-// a warp may look at the barrier only after the copy of the use before has arrived.
+// A slot's barrier has one parity bit, which distinguishes two successive uses of the slot only: a
+// warp may look at the barrier only after the copy of the previous use has arrived.
 // In a large ring of a held shape, which holds a whole fetch, a warp looks at several slots ahead
 // and skips slots of the LM head. That is safe as long as at most ring_slots - 4 copies are in
 // flight there (most_head_copies_in_flight() in tuning.h, checked by tests/kernels/test_ring_parity.cpp).
@@ -61,7 +61,7 @@ inline constexpr bool kSmallRing = L::kHeld&& kRingSlots<L> < L::kGateUpSlots;
 template <typename L, bool kSplit>
 inline constexpr int kTilesPerTurn = kSplit && !kSmallRing<L> ? 4 : 2;
 
-// fp32 vectors of q of each head, k and v as two bf16 planes: x = high + low, to 16 bits of mantissa.
+// The fp32 vectors q (one per head), k and v as two bf16 planes: x = high + low, to 16 bits of mantissa.
 template <typename L>
 inline constexpr int kKey = L::kHeads;
 template <typename L>
@@ -72,7 +72,7 @@ struct SplitPlane {
   unsigned short low[L::kVectors * kHeadStride];
 };
 
-// What attention has to know of two query heads. A lane of attention works on one such pair at a time.
+// What attention needs of a pair of query heads. A lane of attention works on one pair at a time.
 struct Statistics {
   // Factor from dot product to log2 units, and the reference R of the exponents.
   float scale0, reference0, scale1, reference1;
@@ -85,8 +85,8 @@ template <typename L>
 struct Shared {
   alignas(16) float partials[2][L::kPartialRows][20];  // [set][row][warp], 20: no bank conflicts
   alignas(16) float squares[2][kConsumerWarps];        // [set][warp]: sums of h^2 for RMSNorm
-  // A warp's input. Held: high plane, then low plane of its 64 columns. Streamed: of each step of 16
-  // columns the high plane, then the low plane.
+  // A warp's input. Held: the high plane of its 64 columns, then their low plane. Streamed: for each
+  // step of 16 columns their high plane, then their low plane.
   alignas(16) unsigned activations[kConsumerWarps][L::kInputWords];
   union {
     // A operands of attention's values: [turn % 2][high, low plane][pair of heads][warp][j][register].
@@ -94,7 +94,7 @@ struct Shared {
     alignas(16) float head_input[L::kHeld ? L::kHidden : 1];  // LM head: h times norm weight
   };
   alignas(16) float denominators[L::kHeads][kConsumerWarps];
-  // Slow path: maxima of a pair's heads in [turn % 2], and of all turns up to it.
+  // Slow path, per pair of heads, [turn % 2]: maxima of this turn by warp, and of all turns up to it.
   alignas(16) float2 maxima[2][L::kHeadPairs][kConsumerWarps];
   float2 running[2][L::kHeadPairs];
   alignas(16) SplitPlane<L> rotated[2];  // [layer % 2] q, k after norm weight and RoPE, v
@@ -113,14 +113,14 @@ struct Shared {
 // A block's dynamic shared memory: the ring, then Shared.
 template <typename L>
 MKBENCH_HD constexpr int shared_bytes(int compute_major) {
-  static_assert(sizeof(Shared<L>) <= L::kStagingBytes, "the ring has as many slots as are left");
+  static_assert(sizeof(Shared<L>) <= L::kStagingBytes, "the ring takes all memory beside it");
   return ring_slots<L>(compute_major) * kSlotBytes + static_cast<int>(sizeof(Shared<L>));
 }
 
 // A block's number in the order of groups, from which its group and its place in the group follow;
 // kept in one register.
 struct Block {
-  int index;  // place_of() its blockIdx
+  int index;  // place_of(blockIdx)
   __device__ __forceinline__ int group() const { return index / kMembers; }
   __device__ __forceinline__ int member() const { return index % kMembers; }
 };
@@ -162,7 +162,7 @@ __device__ __forceinline__ float shuffle_xor(float x, int mask) {
   return __shfl_xor_sync(~0u, x, mask);
 }
 
-// The j-th of four values, without an array: one indexed at run time would lie in local memory.
+// The j-th of four values. An array that is indexed at run time would lie in local memory.
 __device__ __forceinline__ float select4(int j, float a, float b, float c, float d) {
   const float low = (j & 1) != 0 ? b : a, high = (j & 1) != 0 ? d : c;
   return (j & 2) != 0 ? high : low;

@@ -16,7 +16,7 @@ struct Consumer {
   unsigned epoch = 0;     // of the current layer
   int streamed_turn = 0;  // which set of partials a streamed shape's next round fills
 
-  // Notes in a timeline what the consumers do from now on, in a phase that they enter or are in.
+  // Records in the timeline what the consumers do from now on: enter() in a new phase, mark() in the same.
   __device__ __forceinline__ void enter(SpanKind kind, Phase phase, int layer) {
     ring.track.enter(kind, phase, layer, step);
   }
@@ -36,9 +36,9 @@ __device__ __forceinline__ unsigned load_pair(const unsigned short* p) {
   return __ldg(reinterpret_cast<const unsigned*>(p));
 }
 
-// A phase's input from two elements of the residual a lane. Multiplied by the norm weight they are
-// the warp's activations; their squares go to the publisher, which scales the dot products by
-// 1 / rms.
+// A phase's input, made from two elements of the residual per lane. Multiplied by the norm weight
+// they are the warp's activations; their squares go to the publisher, which scales the dot products
+// by 1 / rms.
 struct NormInput {
   uint4 b[2];     // see warp_activations()
   float squares;  // sum over the elements of this lane and of lane ^ 16

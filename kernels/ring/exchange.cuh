@@ -53,10 +53,9 @@ __device__ __forceinline__ unsigned clock_ticks() {
   return static_cast<unsigned>(ptx::global_ns() >> 10);
 }
 
-// Whether a wait must end unfulfilled, because its time bound has run out or another block has
-// raised a fault. The values that follow are then garbage, every later wait gives up too, and the
-// launch ends at the token's end. Waits ask at every 256th look only: reading the timer takes as
-// long as a look.
+// Whether a wait must fail, because its time bound has expired or another block has raised a fault.
+// The values that follow are then garbage, every later wait gives up too, and the launch ends at the
+// token's end. Waits call this at every 256th poll only: reading the timer takes as long as a poll.
 __device__ __forceinline__ bool give_up(const LaunchParams& p, const Site& at, unsigned expected,
                                         unsigned seen, bool ready, unsigned tries,
                                         unsigned& start) {
@@ -69,8 +68,8 @@ __device__ __forceinline__ bool give_up(const LaunchParams& p, const Site& at, u
 
 // A warp's wait: repeats `poll`, which looks at a lane's own word, until it is true in all lanes.
 // All lanes leave together: lanes that leave early keep the warp diverged afterwards, +15 us a
-// token (H200). The first look stands outside of the loop, which takes 20 us a token off the
-// dependency chain.
+// token (H200). The first poll is outside of the loop, which takes 20 us a token off the dependency
+// chain.
 template <typename Poll>
 __device__ __forceinline__ void warp_wait_until(const LaunchParams& p, const Site& at,
                                                 unsigned expected, Poll poll) {

@@ -1,6 +1,6 @@
-// A fault of the ring megakernel in one 64-bit word, so that raising it takes few instructions. The
-// code that raises stands in every wait, between the code that runs: with one store for each field,
-// 90 copies of it cost 25 us a token in instruction fetches (H200).
+// A fault of the ring megakernel in one 64-bit word, so that raising it takes few instructions. Every
+// wait contains a copy of the code that raises a fault: with one store for each field, the 90 copies
+// cost 25 us a token in instruction fetches (H200).
 #pragma once
 
 #include "kernels/fault.h"
@@ -10,7 +10,7 @@ namespace mkbench::ring {
 
 using FaultWord = unsigned long long;  // 0: none
 
-// Stands in the layer field where a block waited for its own ring.
+// Value of the layer field if a block waited for its own ring.
 inline constexpr int kOwnRing = 127;
 
 // Fields from the highest bit down: raised 2, phase 4, layer 7, block 8, position 19, expected 12

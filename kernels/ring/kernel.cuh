@@ -1,11 +1,11 @@
 // The ring megakernel: one cooperative launch decodes p.steps tokens. Each of its 128 blocks has 20
 // warps: 16 consumers, a loader, a publisher, a statistics warp and one that idles (block.cuh).
 //
-// A layer's phases are those of held/ where the weights of a phase fit into the consumers' registers
-// (Qwen3-0.6B), else those of streamed/ (layer_plan.h decides); phases/ holds what both use. One block
-// in time, roles across, is drawn in held/layer.cuh and streamed/layer.cuh. Signs there:
-//   -- kName ->  named barrier (enum Barrier): the role at the tail arrives, the one at the head
-//                waits; kConsumers is a barrier among the consumers
+// A layer runs the phases of held/ if the weights of a phase fit into the consumers' registers
+// (Qwen3-0.6B), else the phases of streamed/ (layer_plan.h decides); phases/ holds what both use. The
+// timelines of one block, roles across, are in held/layer.cuh and streamed/layer.cuh. Their signs:
+//   -- kName ->  named barrier (enum Barrier): the role at the arrow's tail arrives, the role at its
+//                head waits; kConsumers is a barrier among the consumers
 //   ==>          slots of the ring (weight_ring.cuh), with their number: the consumers wait for
 //                `full` and arrive at `empty`; the loader waits for `empty` before it fills a slot
 //   ~name        words in global memory, exchanged with other blocks (exchange.cuh)
@@ -54,7 +54,7 @@ __device__ __forceinline__ void run_consumers(const LaunchParams& p, Shared<L>& 
     }
   }
   c.enter(SpanKind::kExchange, Phase::kEmbed, -1);
-  ptx::named_sync<kOneMore>(kTokenDone);  // of the last step: no phase_qkv() waits for it
+  ptx::named_sync<kOneMore>(kTokenDone);  // no phase_qkv() waits for the last step's token
   c.ring.track.end(number);
 }
 
@@ -86,8 +86,8 @@ __device__ __forceinline__ void initialise(const LaunchParams& p, Shared<L>& s, 
   __syncthreads();
 }
 
-// The warp that has no role calls this: it reads both clocks for the timeline, in a step that lasts as long as the one
-// before it up to kReadingsPerStep times, and once at the end.
+// The warp that has no role calls this: it reads both clocks for the timeline, up to kReadingsPerStep times a step
+// (evenly spaced if the step takes as long as the previous one), and once at the end.
 template <typename L>
 __device__ __forceinline__ void read_clocks(const LaunchParams& p, const Shared<L>& s) {
   constexpr unsigned kFirstGapNs = 8192;
@@ -113,8 +113,8 @@ __device__ __forceinline__ void read_clocks(const LaunchParams& p, const Shared<
   }
 }
 
-// The block's number for one role. Roles of a streamed shape have no register to spare for one that
-// all of them keep, so each computes it anew.
+// The block's number, for one role. In a streamed shape no register is free to keep the number for
+// all roles, so each role computes it anew.
 template <typename L>
 __device__ __forceinline__ Block role_block(const Block& block) {
   return L::kHeld ? block : Block{place_of(opaque(static_cast<int>(blockIdx.x)))};
@@ -149,7 +149,7 @@ inline constexpr int kComputeMajor = __CUDA_ARCH__ / 100;
 inline constexpr int kComputeMajor = 9;
 #endif
 
-// Empty on architectures whose shared memory does not hold the row: the host refuses those (rows.h).
+// Empty on architectures whose shared memory is too small for L: the host rejects them (rows.h).
 template <typename L, RingAblation kAblation>
 __global__ void __launch_bounds__(kThreads, 1) ring_decode(const __grid_constant__ LaunchParams p) {
   if constexpr (has_room<L>(kComputeMajor)) {

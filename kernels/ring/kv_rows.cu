@@ -85,7 +85,7 @@ __global__ void scatter_rows(char* kv, size_t head_bytes, const Bf16* k, const B
 }
 
 // The largest |k|. Grid: 32 parts of the positions, heads of all layers; a warp takes a row at a
-// time. Lengths are compared by their bits: those of floats >= 0 are ordered as integers, with NaN
+// time. Lengths are compared by their bits: floats >= 0 are ordered as their bits are, with NaN
 // above all others.
 __global__ void find_maxima(const char* kv, size_t head_bytes, int positions, int* maxima) {
   const int lane = static_cast<int>(threadIdx.x) % 32;

@@ -40,7 +40,7 @@ struct RowSource {
 void write_rows(const KvCache& kv, const RowSource& from, int first, int positions);
 
 // The largest |k| (Euclidean length) of rows [0, positions), shape (layers, kv_heads); 0 without
-// rows. The order of rows does not change a bit; NaN when a key has a NaN.
+// rows. The result has the same bits in any order of rows; NaN when a key has a NaN.
 std::vector<float> key_maxima(const KvCache& kv, int positions);
 
 }  // namespace mkbench::ring

@@ -1,9 +1,9 @@
-// How ring's blocks and warps share a layer of some shape, in numbers, and whether they can. The only
-// place that says which shapes have a Layout: layout.h asserts layout_fits(), rows.h refuses by it.
+// How ring's blocks and warps divide a layer of a given shape, and whether they can. layout_fits() alone
+// decides which shapes have a Layout: layout.h asserts it, rows.h rejects the other shapes by it.
 //
-// Where a warp's share of each phase fits into its registers, the shape is held: a phase fetches all of
-// its weights before it waits for its input (Qwen3-0.6B's). Otherwise it is streamed: a phase goes
-// round by round, a round chunk by chunk (streamed/phases.cuh).
+// If a warp's share of each phase fits into its registers, the shape is held (Qwen3-0.6B's): a phase
+// fetches all of its weights before it waits for its input. Otherwise the shape is streamed: a phase
+// consists of rounds, and a round of chunks (streamed/phases.cuh).
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace mkbench::ring {
 
-// These numbers hold for every row.
+// These numbers hold for every layer shape.
 inline constexpr int kGroups = 8;    // kv heads
 inline constexpr int kMembers = 16;  // blocks of a group
 inline constexpr int kBlocks = kGroups * kMembers;
@@ -22,31 +22,31 @@ inline constexpr int kHeadDim = 128;
 
 inline constexpr int kSlotBytes = 16384;
 inline constexpr int kFragmentBytes = 512;  // an A fragment of mma: 16 bytes of each lane
-inline constexpr int kWarpFragments = 2;    // fragments of a warp in a slot
+inline constexpr int kWarpFragments = 2;    // fragments per warp in a slot
 inline constexpr int kMaxLayers = 64;
 
 // Steps of 16 columns come in pairs for each warp, so that a round of 3 tiles fills whole slots.
 inline constexpr int kHiddenStep = 2 * 16 * kConsumerWarps;
-// A block's SwiGLU units are a multiple of kRoundUnits, or one and kUnitRest more.
+// A block's SwiGLU units are a multiple of kRoundUnits, or such a multiple plus kUnitRest.
 inline constexpr int kRoundUnits = 24, kUnitRest = 4;
 
 // The ring needs bulk copies, and barriers that count the bytes of copies.
 inline constexpr int kLeastComputeMajor = 9;
 
-// Shared memory of a block: from sm_120 on 99 KiB, not 227.
+// Shared memory of a block: 227 KiB, from sm_120 on 99 KiB.
 MKBENCH_HD constexpr int shared_limit(int compute_major) {
   return (compute_major >= 12 ? 99 : 227) * 1024;
 }
 
 // How a streamed phase takes its weights: round by round. In a round a warp multiplies `tiles` tiles
 // of 16 rows with `steps` times 16 columns, in fragments ordered by step, then by tile; it fetches
-// `chunk` fragments at a time. `parts`: the warps divide the rows into so many parts, and the columns
-// by as much less. With 8 columns left after the last step, the last fragments hold them for two
-// tiles each.
+// chunk() fragments at a time. The warps divide the rows into `parts` parts, and the columns into
+// kConsumerWarps / parts. eight_more: 8 columns are left after the last step, and the last fragments
+// hold them, for two tiles each.
 struct Rounds {
   int rounds, tiles, steps, parts = 1;
   bool eight_more = false;
-  MKBENCH_HD constexpr int fragments() const {  // of a warp and round
+  MKBENCH_HD constexpr int fragments() const {  // per warp and round
     return tiles * steps + (eight_more ? (tiles + 1) / 2 : 0);
   }
   MKBENCH_HD constexpr int chunk() const {  // the largest even divisor up to 10
@@ -56,11 +56,11 @@ struct Rounds {
     }
     return most;
   }
-  MKBENCH_HD constexpr int rows() const { return 16 * tiles; }  // of a warp and round
+  MKBENCH_HD constexpr int rows() const { return 16 * tiles; }  // per warp and round
   MKBENCH_HD constexpr int slots() const { return rounds * fragments() / kWarpFragments; }
 };
 
-// The row whose weights wait in registers; the talker of Qwen3-TTS has its layers.
+// The held layer shape, as an index in kLayerShapes; the talker of Qwen3-TTS has this shape, too.
 inline constexpr int kHeldRow = layer_shape_index("qwen3-0.6b");
 
 constexpr int most_of(int a, int b) { return a > b ? a : b; }
@@ -74,19 +74,19 @@ struct LayerPlan {
   // A block's share of a layer.
   int qkv_rows;
   int out_rows;      // rows of O and of down
-  int out_columns;   // O's, the group's heads
+  int out_columns;   // columns of O: the group's heads
   int units;         // SwiGLU units
-  int warp_columns;  // a warp's, QKV and gate/up
+  int warp_columns;  // columns of QKV and gate/up per warp
 
   // Streamed shapes.
   int hidden_steps;
   int unit_tiles;  // tiles of 8 gate rows and 8 up rows
   bool half_tile;  // 4 units are left
   int out_tiles;
-  // Where a block's units are no multiple of 16, each half of the warps takes half of down's rows and
+  // If a block's units are no multiple of 16, each half of the warps takes half of down's rows and
   // twice the columns.
   int down_parts;
-  int down_columns;  // a warp's
+  int down_columns;  // per warp
   Rounds qkv, out, gate_up, down;
   Rounds head;  // the vocabulary sets the number of rounds
 
@@ -95,7 +95,7 @@ struct LayerPlan {
     return half_tile ? (hidden_steps / 2 + 1) / 2 * 2 : 0;
   }
 
-  // Slots of each phase, and the fragments that a warp fetches of it before it waits for its input.
+  // Slots of each phase in a block's stream.
   constexpr int qkv_slots() const { return held ? 4 : qkv.slots(); }
   constexpr int out_slots() const { return held ? 2 : out.slots(); }
   constexpr int gate_up_slots() const {
@@ -106,20 +106,20 @@ struct LayerPlan {
   constexpr int partial_rows() const {
     return held ? out_rows : most_of(most_of(qkv.rows(), 2 * kRoundUnits), out.rows());
   }
-  // Words of a warp's input, both planes: 16 of each step.
+  // Words of a warp's input, both planes: 16 for each step.
   constexpr int input_words() const {
     return held ? 64 : 16 * most_of(hidden_steps, (down_columns + 15) / 16);
   }
-  // The largest chunk, which a warp looks at in one go.
+  // Slots of the largest chunk; a warp waits for all of a chunk's slots at once.
   constexpr int chunk_slots() const {
     if (held) return gate_up_slots();
     const int rounds =
         most_of(most_of(qkv.chunk(), gate_up.chunk()), most_of(out.chunk(), down.chunk()));
     return most_of(rounds, half_tile_fragments()) / kWarpFragments;
   }
-  // The bytes that struct Shared of block.cuh needs at most: partial sums, squares, inputs,
+  // Upper bound of the bytes of struct Shared in block.cuh: partial sums, squares, inputs,
   // exponentials or the LM head's input, denominators and maxima, q, k and v in planes, accumulators
-  // as seen last, the residual; then what all shapes need alike.
+  // as seen last, the residual; then members whose size does not depend on the shape.
   constexpr int64_t staging_bytes() const {
     return 2 * partial_rows() * 80 + 8 * kConsumerWarps + 4LL * kConsumerWarps * input_words() +
            most_of(4096 * head_pairs, held ? 4 * shape.hidden : 0) + 64 * heads + 256 * head_pairs +
@@ -151,7 +151,7 @@ constexpr LayerPlan plan_of(const ModelShape& s) {
   p.out_tiles = p.out_rows / 16;
   p.down_parts = p.held || p.units % 16 == 0 ? 1 : 2;
   p.down_columns = p.units * p.down_parts;
-  const int tiles = p.out_tiles % 4 == 0 ? 4 : 5;  // of a round of O or down
+  const int tiles = p.out_tiles % 4 == 0 ? 4 : 5;  // in a round of O or down
   p.qkv = {1, p.qkv_rows / 16, p.hidden_steps};
   p.gate_up = {p.unit_tiles / 3, 3, p.hidden_steps};
   p.out = {p.out_tiles / tiles, tiles, p.head_pairs};
@@ -180,7 +180,7 @@ constexpr bool rounds_fit(const LayerPlan& p) {
     if (p.unit_tiles != 3 * p.gate_up.rounds || p.out_tiles != p.out.tiles * p.out.rounds ||
         p.out_tiles != p.down.tiles * p.down.rounds * p.down_parts)
       return false;
-    // The last 8 columns end the only round.
+    // 8 columns after the last step are supported in a phase of one round only.
     if (p.down.eight_more && (p.down.rounds != 1 || p.down_columns % 8 != 0)) return false;
   }
   return slots_hold(p.qkv_slots(), p.qkv_rows, p.shape.hidden) &&
@@ -189,11 +189,11 @@ constexpr bool rounds_fit(const LayerPlan& p) {
          slots_hold(p.down_slots(), p.out_rows, p.group_units());
 }
 
-// Which dimensions of a shape Layout can hold, each alone; and where they all are, whether it can hold
-// them together.
+// Which dimensions of a shape Layout supports, each by itself; and if it supports all of them, whether
+// they also fit together.
 struct LayoutFits {
   bool kv_heads, head_dim, heads, hidden, intermediate;
-  bool room;    // in the blocks of the cards with the most shared memory
+  bool room;    // the 227 KiB of shared memory before sm_120 suffice
   bool rounds;  // see rounds_fit()
   constexpr bool each() const { return kv_heads && head_dim && heads && hidden && intermediate; }
   constexpr bool all() const { return each() && room && rounds; }

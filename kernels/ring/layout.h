@@ -7,8 +7,7 @@
 // LM head. The columns of the O- and down-projection are divided over the groups, so that the
 // attention result and the SwiGLU vector that they multiply stay inside a group.
 //
-// Layout<kRow> derives all of it from a layer shape (layer_shapes.h), by the numbers of its plan
-// (layer_plan.h).
+// Layout<kRow> derives all of this from a layer shape (layer_shapes.h) and its plan (layer_plan.h).
 #pragma once
 
 #include <cstddef>
@@ -27,7 +26,7 @@ MKBENCH_HD constexpr size_t slot_offset(int slot, int block) {
 // one group they would compete for its bandwidth (3-8 % slower on an H200 with a split context).
 MKBENCH_HD constexpr int group_of(int block_index) { return block_index % kGroups; }
 MKBENCH_HD constexpr int member_of(int block_index) { return block_index / kGroups; }
-// The place of a block's words and weights among those of all blocks: group by group.
+// The place of a block's words and weights in arrays over all blocks, which are ordered by group.
 MKBENCH_HD constexpr int place_of(int block_index) {
   return group_of(block_index) * kMembers + member_of(block_index);
 }
@@ -50,7 +49,7 @@ struct HeadIndex {
 // (row + 8, k + 8). The order of k is permuted, so that a lane's B operands are neighbouring
 // activations.
 struct FragmentElement {
-  int warp, fragment;  // the fragment's number among those of the warp from the run's first slot on
+  int warp, fragment;  // the fragment's number among the warp's, from the run's first slot on
   int row8, j, reg, half;
   // `element` (0 .. 8191) of slot number `slot` of a run of slots: 16 warps x 2 fragments x 32 lanes
   // x 8 elements.
@@ -78,10 +77,9 @@ struct Layout {
   static_assert(kFits.heads, "attention's operands hold the heads in pairs");
   static_assert(kFits.hidden && kFits.intermediate, "warps and blocks get whole tiles");
   static_assert(kFits.rounds, "rounds have whole tiles and fill whole slots");
-  static_assert(kFits.room,
-                "some card's blocks have room for what the shape needs beside the ring");
+  static_assert(kFits.room, "a block's shared memory holds the ring and the shape's vectors");
 
-  // layer_plan.h says what these are.
+  // See LayerPlan in layer_plan.h.
   static constexpr LayerPlan kPlan = plan_of(kShape);
   static constexpr bool kHeld = kPlan.held;
   static_assert(kHeld == (kRow == kHeldRow));
@@ -148,10 +146,10 @@ struct Layout {
   };
   MKBENCH_HD static constexpr QkvRow qkv_row(int m, int row) {
     if (kHeld) return {m / 4, 16 * (m % 4) + row % 16 + 64 * (row / 16)};
-    const int eight = kQkvRows / 16 * m + row / 16;  // of the group's runs of 8 pairs
+    const int eight = kQkvRows / 16 * m + row / 16;  // index among the group's runs of 8 pairs
     return {eight / 8, 8 * (eight % 8) + row % 8 + 64 * (row / 8 % 2)};
   }
-  // The place of the row's word among the block's. In a streamed shape both words of a pair lie side by side.
+  // The place of a row's word among the block's words. In a streamed shape both words of a pair are neighbours.
   MKBENCH_HD static constexpr int qkv_word(int row) {
     if (kHeld) return row;
     return 2 * (8 * (row / 16) + row % 8) + row / 8 % 2;
@@ -194,7 +192,7 @@ struct Layout {
   struct Place {
     int tile, step;
   };
-  // Tile and step of a warp's fragment in rounds without 8 columns more.
+  // Tile and step of a warp's fragment, in rounds whose eight_more is false.
   template <Rounds kRounds>
   MKBENCH_HD static constexpr Place place_in(int fragment) {
     constexpr int kTiles = kRounds.tiles, kEach = kTiles * kRounds.steps;
@@ -298,8 +296,8 @@ MKBENCH_HD constexpr int v_offset(int row, int d) {
   return row / 32 * kHalfTileBytes + d / 8 * kFragmentBytes + (d % 8 * 4 + row % 8 / 2) * 16 +
          row / 16 % 2 * 8 + row / 8 % 2 * 4 + row % 2 * 2;
 }
-// The inverse of k_offset() and v_offset() inside a half tile: which row (0 .. 31) and dimension
-// the bf16 value number `element` from the half's start is. kind 0 = K, 1 = V.
+// The inverse of k_offset() and v_offset() inside a half tile: row (0 .. 31) and dimension of the
+// bf16 value number `element` of the half. kind 0 = K, 1 = V.
 struct HalfIndex {
   int row, d;
 };

@@ -26,7 +26,7 @@ const std::string kPrefix = "ring megakernel";
 
 // Upper bound for a single spin-wait; the longest real wait takes some tens of microseconds.
 constexpr double kSpinLimitUs = 2e6;
-// Why no kernel is made for this model; empty where one is.
+// Why the ring megakernel does not support this model; empty if it does.
 std::string model_obstacle(const ModelShape& shape) {
   std::string text = ring::layout_obstacle(shape);
   if (shape.layers < 2 || shape.layers % 2 != 0 || shape.layers > ring::kMaxLayers) {
@@ -131,8 +131,8 @@ class RingEngine final : public LaunchEngine {
     options_.ablation = options.ablation;
   }
 
-  // Each launch's own words begin with epoch 1, so there is no counter to set. Delays are of the loader: another
-  // pace for each step, and attention's slow path or a split of the context in half of the steps.
+  // Each launch begins with zeroed words and epoch 1, so there is no counter to set. Delays change the loader: each
+  // seed sets another pace; half of the seeds set attention's slow path, half set a split of the context.
   std::optional<std::string> stress(const Stress& stress) override {
     const auto bits = static_cast<unsigned>(stress.delay_seed);
     const bool delays = stress.delay_us > 0;
@@ -273,7 +273,7 @@ class RingEngine final : public LaunchEngine {
   }
 
   RingOptions options_;
-  const RingOptions asked_;  // as make_ring() was given them
+  const RingOptions asked_;  // the options of make_ring()
   const int compute_major_;
   const ring::Tuning& tuning_;
   const DeviceModel model_;  // row-major: the stream's source; for embeddings and prefill

@@ -1,7 +1,7 @@
 // The ring megakernel as an engine. Weights stream through a ring in shared memory and results
 // carry their own readiness, so that memory never waits for the dependency chain. It needs sm_90a
-// or later, layers of a shape that rows.h lists and an even number of them, at most 64. The kernel
-// is in kernel.cuh.
+// or later, and an even number of layers, at most 64, of a shape that rows.h lists. The kernel is in
+// kernel.cuh.
 #pragma once
 
 #include <memory>
@@ -25,20 +25,20 @@ struct RingOptions {
   ring::StreamPace head_pace{0, 0};  // of the LM head
   RingAblation ablation = RingAblation::kNone;
   PlantedFault fault = PlantedFault::kNone;
-  // The instance of the kernel to launch; null for that of `ablation` (instances/delayed.h has another).
+  // The kernel instance to launch (e.g. the one of instances/delayed.h); null: the instance of `ablation`.
   const void* kernel = nullptr;
 };
 
 // Bytes of device memory that make_ring() will take.
 int64_t ring_device_bytes(const ModelConfig& config, const RingOptions& options);
 
-// Why the ring megakernel cannot run this model on this GPU; empty where it can. Allocates nothing.
+// Why the ring megakernel cannot run this model on this GPU; empty if it can. Allocates nothing.
 std::string ring_obstacle(const ModelConfig& config, int gpu);
 
-// Uploads and repacks the weights. Throws Error(kUnsupportedDevice) without a GPU that this binary
-// has ring code for, whose shared memory does not hold the layers or when the grid cannot be
-// co-resident, Error(kBadInput) listing every dimension that no layout is made for, Error(kEnvUnfit) when memory does not suffice,
-// Error(kCuda); and Error(kHang) from decode()/prefill().
+// Uploads and repacks the weights. Throws Error(kUnsupportedDevice) if this binary has no ring code
+// for the GPU, the GPU's shared memory is too small for the layer shape or the grid cannot be
+// co-resident, Error(kBadInput) with every dimension that no layout supports, Error(kEnvUnfit) when
+// memory does not suffice, Error(kCuda). decode() and prefill() throw Error(kHang).
 std::unique_ptr<Engine> make_ring(const ModelWeights& weights, const RingOptions& options = {});
 
 // Switches a ring engine to the paces, split_from, slow_attention and ablation of `options` and

@@ -12,7 +12,7 @@ namespace mkbench {
 // chain limits the time. Only kNone and kRecorded compute tokens.
 enum class RingAblation {
   kNone,
-  kNoWaits,  // no block waits for another one: what is left is the time of this stream
+  kNoWaits,  // no block waits for another one: what is left is the time of the memory stream
   kNoLoads,  // nothing is streamed: what is left is the dependency chain
   kDelayed,  // a test of post-mortems: stall_block never comes back from the last layer
   kRecorded  // nothing is left out, and the timeline is recorded
@@ -34,7 +34,7 @@ MKBENCH_HD constexpr int ring_slots(int compute_major) {
   const int room = (shared_limit(compute_major) - L::kStagingBytes) / kSlotBytes;
   return room < kMostRingSlots ? room : kMostRingSlots;
 }
-// Whether the row's kernel runs on cards of that major compute capability.
+// Whether L's kernel fits into the shared memory of this major compute capability.
 template <typename L>
 MKBENCH_HD constexpr bool has_room(int compute_major) {
   return ring_slots<L>(compute_major) >= L::kLeastRingSlots;
@@ -52,7 +52,7 @@ MKBENCH_HD constexpr int most_head_copies(int compute_major) {
   return skips_head_slots<L>(compute_major) ? slots - 4 : slots - 1;
 }
 
-// How fast the loader streams. The values are facts about a card, see tuning.h.
+// How fast the loader streams. The best values depend on the card, see tuning.h.
 struct StreamPace {
   int copies_in_flight;  // copies of 16 KiB, 1 .. ring_slots - 1
   int gap_cycles;        // least time between the issues of two copies; 0 = none
@@ -82,7 +82,7 @@ struct LaunchParams {
   unsigned* qkv;       // (kBlocks, L::kQkvRows) q, k, v before norm and RoPE
   unsigned* swiglu;    // (kBlocks, L::kSwigluStride)
   unsigned* partials;  // (groups, warps, members, pairs of heads, 4 lanes) of 16 bytes: attention
-  unsigned* score_maxima;  // (groups, members, pairs of heads) of 16 bytes: its slow path
+  unsigned* score_maxima;  // (groups, members, pairs of heads) of 16 bytes: attention's slow path
   unsigned* best;          // (kBlocks) of 16 bytes: best key of the LM head
   unsigned* rows_written;  // (groups, members) step + 1 whose KV row is written
   unsigned long long* attention_out;  // (kReplicas, hidden) fixed-point accumulators
@@ -113,11 +113,11 @@ struct LaunchParams {
   unsigned spin_limit_us;        // upper bound for a single spin-wait
   PaceRange paces[kPaceRanges];  // ascending; the last one holds for all positions beyond
   StreamPace head_pace;          // from the last layer's down slots to the step's end
-  TimelineBuffers timeline;      // set for the instance alone that records (instances/recorded.cu)
+  TimelineBuffers timeline;      // set for the recording instance only (instances/recorded.cu)
 };
 
-// The readings of both clocks in a step of a recorded launch. At full load a multiprocessor changes its pace within
-// microseconds, so that readings a token apart say little of what lies between them.
+// How often a block of a recorded launch reads both clocks in a step. At full load a multiprocessor's clock changes
+// pace within microseconds, so readings a token apart would be too sparse to interpolate between.
 inline constexpr int kReadingsPerStep = 128;
 
 // The tracks of a block in a timeline.

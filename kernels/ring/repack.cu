@@ -48,7 +48,7 @@ __device__ uint4 gather(int first, Element element) {
   return make_uint4(pair(0), pair(2), pair(4), pair(6));
 }
 
-// Where chunk `i` of a run of slots lies; `element` is its first in the slot.
+// Where chunk `i` of a run of slots lies; `element` is the place of its first element in the slot.
 struct Chunk {
   int slot, block, element;
 };

@@ -1,5 +1,5 @@
-// The device code of one row: its kernels and the repacking of its weights. Each row has a translation
-// unit of its own in rows/, which instantiates RowKernels for it.
+// The kernels of one layer shape, a row of kLayerShapes. Each shape has a translation unit of its own
+// in rows/, which instantiates RowKernels for it.
 #pragma once
 
 #include "kernels/ring/kernel.cuh"
@@ -7,7 +7,7 @@
 #ifdef __CUDACC_RTC__
 namespace mkbench::ring {
 
-// To name a kernel here compiles it, for NVRTC too.
+// Naming a kernel here compiles it, for NVRTC too.
 template <int kRow>
 struct RowKernels {
   static constexpr void (*kAll[])(const LaunchParams) = {

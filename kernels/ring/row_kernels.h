@@ -1,4 +1,4 @@
-// The host's view of the kernels of one row, which rows/ compiles.
+// The host's view of the kernels of one layer shape (a row of kLayerShapes), which rows/ compiles.
 #pragma once
 
 #include "kernels/ring/params.h"

@@ -16,8 +16,8 @@ std::string models_with_layout() {
   return text;
 }
 
-// The nearest values of a dimension, a few times `step` below and above, with which the shape would have
-// a layout: "2048 or 2560"; empty where there are none.
+// The nearest values of a dimension below and above, in multiples of `step`, with which the shape would
+// have a layout, e.g. "2048 or 2560"; empty if there are none.
 std::string nearest_fitting(const ModelShape& shape, int ModelShape::*dimension, int step) {
   constexpr int kMostSteps = 64;
   ModelShape other = shape;
@@ -32,7 +32,7 @@ std::string nearest_fitting(const ModelShape& shape, int ModelShape::*dimension,
   return below + (below.empty() || above.empty() ? "" : " or ") + above;
 }
 
-// Why dimensions that fit each alone have no layout together, and which of them could be another.
+// Why dimensions that are supported one by one have no layout together, and what could be changed.
 std::string together_obstacle(const ModelShape& shape, const LayoutFits& fits) {
   const LayerPlan plan = plan_of(shape);
   std::string text;
@@ -75,8 +75,8 @@ std::string layout_obstacle(const ModelShape& shape) {
           fits.heads);
   compare("hidden_size", shape.hidden, "a multiple of " + std::to_string(kHiddenStep), fits.hidden);
   compare("intermediate_size", shape.intermediate,
-          "a multiple of " + std::to_string(kRoundUnits * kBlocks) + ", or one and " +
-              std::to_string(kUnitRest * kBlocks) + " more",
+          "a multiple of " + std::to_string(kRoundUnits * kBlocks) + ", or " +
+              std::to_string(kUnitRest * kBlocks) + " more than such a multiple",
           fits.intermediate);
   if (fits.each() && !fits.all()) text = together_obstacle(shape, fits);
   if (text.empty()) text = "no kernel is compiled for layers with " + layer_shape_text(shape);

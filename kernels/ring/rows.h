@@ -1,5 +1,5 @@
-// Which layer shapes ring runs, on which architectures, and why not the others: everything else asks
-// here, or goes through with_layout().
+// Which layer shapes ring runs, on which architectures, and why not the others. All other code finds
+// out by these functions or by with_layout().
 #pragma once
 
 #include <string>
@@ -24,10 +24,10 @@ auto with_layout(const ModelShape& shape, F&& f) {
   }
 }
 
-// Why no layout is compiled in for these layers, one line; empty where there is one.
+// Why no layout is compiled in for these layers, one line; empty if one is.
 std::string layout_obstacle(const ModelShape& shape);
 
-// Why cards of that major compute capability cannot run these layers, which have a layout; empty where
+// Why cards of this major compute capability cannot run these layers, which have a layout; empty if
 // they can.
 std::string room_obstacle(const ModelShape& shape, int compute_major);
 

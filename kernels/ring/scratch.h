@@ -15,7 +15,7 @@ class ExchangeWords {
 
   // Queues the zeroing that must precede every launch.
   void zero() { MKBENCH_CUDA(cudaMemsetAsync(memory_.get(), 0, memory_.bytes())); }
-  // Sets all bits: a launch that does not zero the words first fails.
+  // Sets all bits, so that a launch without zero() before it fails.
   void poison() { MKBENCH_CUDA(cudaMemset(memory_.get(), 0xff, memory_.bytes())); }
 
   // The fault of the last launch, 0 for none.
@@ -34,7 +34,7 @@ class ExchangeWords {
   }
   const char* get() const { return memory_.get(); }
   const ExchangeLayout& layout() const { return layout_; }
-  // Zeroes all words but the fault from another stream, while a launch runs: a fault that tests plant.
+  // PlantedFault::kWordsReset: zeroes all words but the fault while a launch runs, on another stream.
   void reset_within(cudaStream_t other) const {
     MKBENCH_CUDA(cudaMemsetAsync(memory_.get(), 0, layout_.fault, other));
   }

@@ -13,7 +13,7 @@ constexpr int64_t kEpochs = 255;  // an epoch of 8 bits is 1 .. 255, then 1 agai
 
 int64_t low_bits(int64_t epoch) { return epoch == 0 ? 0 : (epoch - 1) % kEpochs + 1; }
 
-// The epoch, not later than `newest`, whose low bits stand in a word.
+// The latest epoch up to `newest` whose low bits are `in_word`.
 int64_t whole_epoch(int64_t in_word, int64_t newest) {
   if (in_word == 0) return 0;
   const int64_t back = (low_bits(newest) - in_word + kEpochs) % kEpochs;
@@ -31,8 +31,8 @@ int64_t oldest_epoch(std::span<const char> words, size_t from, int count, int64_
   return oldest;
 }
 
-// Whether the waiter saw what a word cannot hold unless it was reset: another number of arrivals than 0 to
-// 8 (readings are subtracted, so a reset shows as a large number), or no epoch where there was one before.
+// Whether the waiter saw a value that shows a reset of its word: more than 8 arrivals (readings are
+// subtracted, so a reset shows as a large number), or no epoch in a word that had one before.
 bool went_back(const KernelStatus& f, int layers) {
   const auto phase = static_cast<Phase>(f.phase);
   const bool sum = phase == Phase::kQkv || phase == Phase::kGateUp;
@@ -48,13 +48,13 @@ std::string hexadecimal(FaultWord word) {
   return text;
 }
 
-// Words of a block: q, k and v; SwiGLU, and the distance from one block's to the next one's.
+// Words per block: q, k and v; SwiGLU; and the distance between the SwiGLU words of two neighbouring blocks.
 struct BlockWords {
   int qkv, swiglu, swiglu_stride;
 };
 
-// Fills in `exchange` and `blocks`, in the order of blockIdx, which the fault word has too, with epochs up to
-// `newest`. Returns the largest epoch of a block.
+// Fills in s.exchange and s.blocks, in the order of blockIdx (as the fault word counts blocks), with epochs up
+// to `newest`. Returns the largest epoch of a block.
 int64_t read_blocks(const StoodLaunch& launch, int64_t newest, Standstill& s) {
   const ExchangeLayout at = exchange_layout(launch.shape);
   const BlockWords words = with_layout(launch.shape, []<typename L>(L) {
@@ -102,7 +102,7 @@ Standstill standstill(const StoodLaunch& launch) {
   s.wanted = in_layer ? newest - launch.shape.layers + f.layer + (before ? 0 : 1) : most;
   const bool behind = std::any_of(s.blocks.begin(), s.blocks.end(),
                                   [&](const BlockPlace& b) { return b.epoch < s.wanted; });
-  if (!behind) s.wanted = most;  // blocks that have gone on since show who has not
+  if (!behind) s.wanted = most;  // then the blocks behind the newest epoch stand still
   if (!raised) return s;
   BlockPlace& waiter = s.blocks[static_cast<size_t>(f.block) % kBlocks];
   waiter.waiting = true;

@@ -10,16 +10,16 @@
 namespace mkbench::ring {
 
 struct StoodLaunch {
-  FaultWord fault = 0;            // of the launch; 0: no wait has run out
+  FaultWord fault = 0;            // of the launch; 0: no wait has expired
   std::span<const char> words{};  // the exchange words as exchange_layout() places them
   ModelShape shape{};             // of the model
   int position = 0;               // of the first step
-  int step = 0;                   // that the launch has come to, where no fault names one
-  bool ended = false;             // the launch has come to its end since
+  int step = 0;                   // the step that the launch has reached, used if fault is 0
+  bool ended = false;             // the launch is over
 };
 
-// Epochs are counted as one a layer over all steps of the launch, from 1. A block's epoch is the last
-// layer of which both its q, k, v and its SwiGLU values were published.
+// An epoch is the number of a layer, counted over all steps of the launch, from 1. A block's epoch is the
+// last layer for which the block has published both its q, k, v and its SwiGLU values.
 Standstill standstill(const StoodLaunch& launch);
 
 }  // namespace mkbench::ring

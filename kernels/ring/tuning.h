@@ -1,6 +1,5 @@
-// How fast to stream and when to split the context, for each card. The table in tuning.cpp says of
-// every row whether it was measured or predicted; `mkbench tune` finds and prints a row for a new
-// card.
+// How fast to stream and when to split the context, for each card. Each row of the table in tuning.cpp
+// says whether it was measured or predicted; `mkbench tune` finds and prints a row for a new card.
 #pragma once
 
 #include <string>
@@ -17,29 +16,29 @@ inline constexpr int kMostRedundant = kMembers * kHalfTileRows;
 struct Tuning {
   std::string_view card;              // part of the device's name; empty: any card
   int compute_major = 0;              // major compute capability; 0: any
-  bool held = true;                   // for shapes whose phases are held, or for streamed ones
-  PaceRange paces[kPaceRanges] = {};  // ascending; the first `until` of 0 ends them
+  bool held = true;                   // true: for held shapes; false: for streamed shapes
+  PaceRange paces[kPaceRanges] = {};  // ascending; the first `until` of 0 ends the list
   StreamPace head_pace = {};
   int split_from = 0;          // 0 .. kMostRedundant
-  std::string_view chosen_by;  // which measurement the row comes from, or that it has none
+  std::string_view chosen_by;  // the measurement behind the row, or a note that there is none
 };
 
-// The row of a card and of layers: the first one that fits. There is always one.
+// The first row of the table that fits the card and the layer shape. There is always one.
 const Tuning& tuning_for(std::string_view device_name, int compute_major, const ModelShape& shape);
 
-// The row as the table writes it, in one line.
+// The row as C++ source for the table, in one line.
 std::string tuning_row(const Tuning& tuning);
 
-// Writes a row's values into `p`. Its last range is repeated to the end of p.paces. Copies in
-// flight are limited to what the ring of that card has room for: a row for any card may say more.
+// Writes a row's values into `p`. The row's last range is repeated to the end of p.paces. Copies in
+// flight are limited to most_copies_in_flight(): a row for any card may name more.
 void apply_tuning(const Tuning& tuning, int compute_major, const ModelShape& shape,
                   LaunchParams& p);
 
 // The most copies in flight that a card's ring has room for: one fewer than its slots.
 int most_copies_in_flight(const ModelShape& shape, int compute_major);
 
-// The most copies in flight while the LM head streams. It is less where a warp skips slots there: see
-// kSmallRing in block.cuh.
+// The most copies in flight while the LM head streams. The number is smaller if warps skip slots of the
+// LM head: see kSmallRing in block.cuh.
 int most_head_copies_in_flight(const ModelShape& shape, int compute_major);
 
 }  // namespace mkbench::ring

@@ -6,8 +6,8 @@
 // arrivals: each warp arrives for the share of the slot that it has read. Loader and consumers each
 // keep a slot number and a parity.
 //
-// The number of copies in flight is bounded and copies are paced: more in flight lengthens the L2
-// latency that every exchange waits for, fewer starves single blocks (figures: tuning.cpp,
+// The number of copies in flight is bounded and copies are paced: more copies in flight lengthen the
+// L2 latency that every exchange waits for, fewer starve single blocks (figures: tuning.cpp,
 // reports/perf.md).
 #pragma once
 
@@ -63,7 +63,7 @@ struct RingReader {
   __device__ __forceinline__ void await(const RingPosition<L>& r) const {
     if (kLoads) wait_barrier(p, ptx::shared_address(s.full) + 8 * r.slot, r.parity);
   }
-  // await() in the midst of a phase's work: a timeline shows it where the copy has not arrived.
+  // await() amid a phase's work: a timeline shows a wait only if the copy has not arrived yet.
   __device__ __forceinline__ void await_within(const RingPosition<L>& r) {
     if constexpr (kAblation == RingAblation::kRecorded) {
       const unsigned barrier = ptx::shared_address(s.full) + 8 * r.slot;
@@ -80,8 +80,8 @@ struct RingReader {
     if (kLoads) ptx::barrier_arrive(ptx::shared_address(s.empty) + 8 * r.slot, shares);
   }
 
-  // Waits for the next `kSlots` slots. Looking at all of them once, one a lane, is 90 ns a slot
-  // faster than one after the other (H200). When that look fails, the warp polls one barrier at a
+  // Waits for the next `kSlots` slots. Polling all of them once, one per lane, is 90 ns a slot
+  // faster than one after the other (H200). If that poll fails, the warp polls one barrier at a
   // time, for the reason given at wait_barrier().
   template <int kSlots>
   __device__ __forceinline__ void await_slots(const Lane& me) const {
@@ -121,8 +121,8 @@ struct RingReader {
 // The loader's side of the ring, one thread. The loader is on the critical path: it has 900 cycles
 // a slot, shares a scheduler with four consumer warps, and 40 extra cycles a slot cost 13 us a
 // token (H200). Therefore no wait returns a value, the thread exits inside a wait when the launch
-// ends, and the copies in flight are not counted: a copy waits for the one `copies_in_flight` slots
-// before it.
+// ends, and the copies in flight are not counted: each copy waits for the copy `copies_in_flight`
+// slots before it.
 template <typename L, bool kRecords>
 struct RingWriter {
   const LaunchParams& p;
@@ -164,8 +164,8 @@ struct RingWriter {
     ptx::exit_thread();
   }
 
-  // Called every 256 tries of a wait that began at `start`. Its bound is twice that of other waits:
-  // their fault reports say which result is missing, so they should be raised first.
+  // Called every 256 tries of a wait that began at `start`. The loader's time bound is twice as long as
+  // that of other waits: their faults name the missing result, so they should be raised first.
   __device__ __forceinline__ void consider_leaving(unsigned tries, unsigned& start, bool may_end) {
     const unsigned now = clock_ticks();
     if (tries == 256) start = now;
@@ -224,7 +224,7 @@ struct RingWriter {
     if (pace.gap_cycles > 0) {
       const unsigned now = ptx::sm_cycles_low();
       if (next_issue - now > static_cast<unsigned>(pace.gap_cycles)) {
-        next_issue = now;  // late; also where the clock has wrapped since the last issue
+        next_issue = now;  // late, or the clock has wrapped since the last issue
       } else {
 #pragma unroll 1
         while (static_cast<int>(ptx::sm_cycles_low() - next_issue) < 0) {

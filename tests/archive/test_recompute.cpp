@@ -269,7 +269,7 @@ TEST_CASE("every verdict, changed to every other word, is found by recomputing")
     CHECK(!words.empty());
     for (const json::json_pointer& at : words) {
       std::vector<std::string> others = {"FASTER", "SLOWER", "SAME", "INCONCLUSIVE"};
-      for (const VerdictInfo& info : verdict_table()) others.emplace_back(info.name);
+      for (const VerdictInfo& info : kVerdicts) others.emplace_back(info.name);
       for (const CheckStatus status : enum_values(Tag<CheckStatus>()))
         others.emplace_back(enum_text(status));
       for (const std::string& word : others) {

@@ -68,7 +68,7 @@ class AuditTest(CliTest):
                 (("--n-depth", "-1"), "--n-depth"),
                 (("--seed", "x"), "--seed"),
                 (("--engine", "no-such"), "'no-such' is unknown"),
-                (("--tensors", "gates"), "--tensors: found gates"),
+                (("--tensors", "gates"), "--tensors: no tensor that a decode reads has gates"),
                 (("--blocks", "3"), "--blocks"),
                 (("-n", "5000"), "max_position_embeddings 4096")):
             with self.subTest(args=args):

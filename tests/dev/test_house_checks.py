@@ -5,7 +5,6 @@ import dataclasses
 import io
 import json
 import pathlib
-import re
 import shutil
 import subprocess
 import sys
@@ -89,21 +88,13 @@ class IncludeArrows(unittest.TestCase):
 
     def test_allowed_includes(self):
         for path, include in [
-            ("kernels/plain/a.cu", '"references/engine.h"'), ("baselines/a.cpp", "<torch/torch.h>"),
-            ("harness/a.cpp", '"baselines/eager.h"'), ("tests/a.cpp", '"harness/cli/command_line.h"'),
+            ("kernels/plain/a.cu", '"references/engine.h"'),
+            ("baselines/a.cpp", "<torch/torch.h>"),
+            ("harness/a.cpp", '"baselines/eager.h"'),
+            ("tests/a.cpp", '"harness/cli/command_line.h"'),
             ("references/a.cpp", "<vector>"),
         ]:
             self.assertEqual(check_includes.check_file(path, f"#include {include}\n"), [])
-
-
-class MainJob(unittest.TestCase):
-    def test_it_reads_in_twenty_files(self):
-        text = (ROOT / "CONTRIBUTING.md").read_text().split("The main job, in the order", 1)[1].split("\nA fact has", 1)[0]
-        numbers, files = zip(*re.findall(r"^(\d+)\. `([^`]+)`: ", text, re.MULTILINE))
-        self.assertEqual(list(map(int, numbers)), list(range(1, len(files) + 1)))
-        self.assertEqual(len(text.strip().splitlines()) - 2, len(files))  # each line of the list was read
-        self.assertLessEqual(len(set(files)), 20)
-        self.assertEqual([name for name in files if not (ROOT / name).is_file()], [])
 
 
 class Tree(unittest.TestCase):

@@ -85,7 +85,7 @@ TEST_CASE("the ceiling searches in its first process, and the others take what i
     return make(request, weights);
   };
   const auto facts = bench.services.facts;
-  bench.services.facts = [&](const Engine& engine) {
+  bench.services.facts = [&](Engine& engine) {
     EngineFacts known = facts(engine);
     if (known.resolved_name == kCeilingName) known.settings = "plain loads of 16 bytes";
     return known;

@@ -258,7 +258,7 @@ TEST_CASE("what would fit is the depth, else one engine at a time, else fewer en
   const ModelConfig config = bench.services.config("");
   const auto fitting = [&](int64_t bytes) {
     free = bytes;
-    return what_would_fit(bench.job, bench.services, config);
+    return what_would_fit(bench.job, bench.services, config, free);
   };
   const auto needed = [&](const std::function<void(CaseJob&)>& change) {
     CaseJob job = bench.job;
@@ -313,8 +313,7 @@ TEST_CASE("what would fit is another model where no engines of this one do") {
   CHECK(holds(told, "memory of cpu: "));
   CHECK(holds(told, " MB needed, 12044 MB free; "));
   CHECK(holds(told, "what would fit: --model synthetic:qwen3-1.7b with these engines (10323 MB)"));
-  bench.services.free_bytes = [] { return int64_t{1000}; };
-  CHECK(holds(what_would_fit(bench.job, bench.services, config),
+  CHECK(holds(what_would_fit(bench.job, bench.services, config, 1000),
               "no model of the shape table, not even without KV rows"));
 }
 

@@ -14,9 +14,12 @@
 #include "references/synthetic.h"
 #include "tests/support/catch2.h"
 #include "tests/support/fake_engine.h"
+#include "tests/support/scripted_services.h"
 
 namespace mkbench {
 namespace {
+
+using testing::ScriptedServices;
 
 const ModelWeights& tiny() {
   static const ModelWeights weights = load_model(resolve_model("tiny"), 0);
@@ -25,8 +28,8 @@ const ModelWeights& tiny() {
 
 // Services that make host twins in this process, which stand still for `stall_ms` at the most; after `calls` calls of
 // stop() they ask for an end. A reading of their clock takes a millisecond.
-FlowServices twins(int64_t calls = std::numeric_limits<int64_t>::max(), int stall_ms = 10000) {
-  FlowServices services;
+ScriptedServices twins(int64_t calls = std::numeric_limits<int64_t>::max(), int stall_ms = 10000) {
+  ScriptedServices services;
   services.now = [s = 0.0]() mutable { return s += 1e-3; };
   services.make_engine = [stall_ms](const EngineRequest& r, const ModelWeights& weights) {
     return make_host_twin(
@@ -55,7 +58,7 @@ SoakReport asked(int64_t launches, uint64_t seed, int context = 256) {
 
 SoakTruth no_truth() { return soak_truth(tiny(), {}, 256); }
 
-void soak(SoakReport& report, const FlowServices& services, const SoakTruth& truth,
+void soak(SoakReport& report, const ScriptedServices& services, const SoakTruth& truth,
           PlantedFault fault = PlantedFault::kNone, const ModelWeights& weights = tiny()) {
   SoakPlan plan;
   plan.engine.name = report.identity.engine;
@@ -211,7 +214,7 @@ class Unsteady final : public testing::FakeEngine {
 };
 
 SoakReport soak_unsteady(int good, int64_t launches) {
-  FlowServices services = twins();
+  ScriptedServices services = twins();
   services.make_engine = [good](const EngineRequest&, const ModelWeights&) {
     return std::make_unique<Unsteady>(good);
   };
@@ -274,7 +277,7 @@ class OrderOfSums final : public testing::FakeEngine {
 };
 
 TEST_CASE("a prefill runs under the stress of its step, whenever it is repeated", "[soak]") {
-  FlowServices services = twins();
+  ScriptedServices services = twins();
   services.make_engine = [](const EngineRequest&, const ModelWeights&) {
     return std::make_unique<OrderOfSums>();
   };
@@ -296,7 +299,7 @@ TEST_CASE("a race and counters that overflow are found in the twin", "[soak]") {
   CHECK(late.verdict == Verdict::kNondeterministic);
   CHECK(late.count(SoakCheck::kLaunches).failed > 5);
 
-  const FlowServices impatient = twins(std::numeric_limits<int64_t>::max(), 1500);
+  const ScriptedServices impatient = twins(std::numeric_limits<int64_t>::max(), 1500);
   SoakReport overflow = asked(1000, 1, 128);
   soak(overflow, impatient, no_truth(), PlantedFault::kCounterOverflow);
   INFO(render_soak(overflow));

@@ -174,11 +174,11 @@ TEST_CASE("the host's interval counts, and must lie inside the parent's") {
   }
 
   TwinHosts twins;
-  const FlowServices services = make_services(CaseJob{}, twins.hosts);
+  const HostServices services(CaseJob{}, twins.hosts);
   const auto engine = services.make_engine(request(), tiny());
   engine->prefill(std::vector<int32_t>{1, 2, 3});
   const TimedCall timed = services.timed(*engine, [&] { engine->decode(2, nullptr, nullptr); });
-  CHECK(timed.ms == dynamic_cast<HostEngine&>(*engine).last_interval().ms());
+  CHECK(timed.ms == proxy(*engine).last_interval().ms());
   CHECK(timed.slack_ms > 0);
 }
 
@@ -186,7 +186,7 @@ TEST_CASE("services tell which process held an engine, and what it takes") {
   TwinHosts twins;
   CaseJob job;
   job.model = "tiny";
-  const FlowServices services = make_services(job, twins.hosts);
+  const HostServices services(job, twins.hosts);
   services.expect({"host-twin", "eager"});
   CHECK(twins.started.size() == 2);
   const auto engine = services.make_engine({.name = "eager", .max_context = 64}, tiny());
@@ -199,10 +199,11 @@ TEST_CASE("services tell which process held an engine, and what it takes") {
   CHECK(services.bytes(request(), tiny().config) ==
         twin_program().factory.bytes(request(), tiny().config));
   CHECK(services.free_bytes() > 0);
+  CHECK(services.held_bytes() > 0);
   services.watch_card(true);  // on a CPU there is no card to be read
   engine->prefill(std::vector<int32_t>{1, 2, 3});
   CHECK_FALSE(services.timed(*engine, [&] { engine->decode(1); }).card);
-  CHECK_THAT(services.ablate("eager", *engine, Ablation::kNoLoads), ContainsText("no ablations"));
+  CHECK_THAT(services.ablate(*engine, Ablation::kNoLoads), ContainsText("no ablations"));
   const ModelWeights loaded = services.load("tiny", 0);
   CHECK(loaded.sha256 == tiny().sha256);
   CHECK_FALSE(loaded.folder.empty());

@@ -94,7 +94,7 @@ TEST_CASE("one process gives a time and a ratio, and no verdict") {
 }
 
 TEST_CASE("no times without a passing verdict") {
-  for (const VerdictInfo& row : verdict_table()) {
+  for (const VerdictInfo& row : kVerdicts) {
     CaseReport c = testing::example_case(0);
     c.engines[1].verdict = row.verdict;
     c = aggregated(c);

@@ -166,11 +166,11 @@ TEST_CASE("what the report says of the hand-made timeline", "[timeline]") {
            "us |"));
   CHECK(says(
       "recorded decodes take +1.00 % (1.0100 ms against 1.0000, medians of 3 and 3, a clock)\n"));
-  CHECK_FALSE(says("is not certain"));
+  CHECK_FALSE(says("are uncertain"));
   report.quality.error_99_ns = 1400;  // of 6.75 us
   CHECK(timeline_markdown(report).find(
-            "lies over 1.40 us off, and the path's shortest phase takes 6.75 us: what is said of "
-            "one block against another") != std::string::npos);
+            "is off by over 1.40 us, and the path's shortest phase takes 6.75 us: comparisons of "
+            "blocks") != std::string::npos);
   report.cost.with_ms = {1.03};
   CHECK(cost_line(report.cost).find("over 2 %, so the recording itself moves what it shows") !=
         std::string::npos);
@@ -221,8 +221,8 @@ TEST_CASE("what a report says of lost events, without layers, and without a cost
   CHECK(cost_line(report.cost) == "what the recording costs was not measured");
   report.summary = summarize_timeline(timeline, kSteps);
   CHECK(headlines(report).front() ==
-        "1,234 events at least found no room: what is said here is of the first 2 of 2 tokens, "
-        "which are whole");
+        "at least 1,234 events found no room: the figures cover the first 2 of 2 tokens, which "
+        "are whole");
   CHECK(timeline_svg(timeline, kSteps, "t").find("token ") != std::string::npos);
 }
 
@@ -247,7 +247,7 @@ TEST_CASE("means are of the tokens that are whole", "[timeline]") {
   TimelineReport report;
   report.summary = summarize_timeline(timeline, kSteps);
   CHECK(headlines(report) ==
-        std::vector<std::string>{"20 events at least found no room, and no token is recorded "
+        std::vector<std::string>{"at least 20 events found no room, and no token is recorded "
                                  "whole: decode fewer (--n-gen)"});
   CHECK(timeline_markdown(report).find("Where the time goes") == std::string::npos);
 }

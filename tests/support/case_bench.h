@@ -14,6 +14,7 @@
 #include "references/synthetic.h"
 #include "tests/support/catch2.h"
 #include "tests/support/scripted_engine.h"
+#include "tests/support/scripted_services.h"
 
 namespace mkbench::testing {
 
@@ -54,7 +55,7 @@ struct Bench {
   std::map<std::string, Script> scripts;
   std::vector<GreedyReference> references = {scripted_reference()};
   CaseJob job;
-  FlowServices services;
+  ScriptedServices services;
   std::vector<CaseEvent> messages;
   bool has_ablations = false;
   std::vector<Ablation> ablations;  // in the order in which they were set
@@ -97,7 +98,8 @@ struct Bench {
       };
       return std::make_unique<ScriptedEngine>(script);
     };
-    services.ablate = [this](const std::string& name, Engine&, Ablation ablation) {
+    services.ablate = [this](Engine& engine, Ablation ablation) {
+      const std::string name = engine.capabilities().name;
       ablations.push_back(ablation);
       return name == "kernel" && has_ablations ? "" : name + " has no ablations";
     };
@@ -129,7 +131,6 @@ struct Bench {
     services.random = [this](uint64_t bound) {
       return bound == kReceiptShare ? receipt_draw : splitmix64(++draws) % bound;
     };
-    services.range = [](const char*) { return RangeGuard(); };
     services.stop = [this] {
       return stop_after_samples >= 0 && samples_seen >= stop_after_samples;
     };

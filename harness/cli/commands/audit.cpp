@@ -27,7 +27,7 @@ namespace fs = std::filesystem;
 
 constexpr size_t kTilesShown = 8;
 
-// This run's own program, which holds all engines, as ncu is to run it.
+// The command that ncu runs: mkbench-all, which holds all engines, decodes once.
 std::vector<std::string> one_decode(const CaseJob& job, const std::string& engine,
                                     const AuditSettings& settings) {
   const fs::path all = program_folder() / "mkbench-all";
@@ -128,15 +128,15 @@ void print_audit(const CaseJob& job, uint64_t seed, const EngineAudit& audit) {
   }
 }
 
-// Draws that a seed repeats.
+// Random draws, the same for the same seed.
 std::function<uint64_t(uint64_t bound)> seeded(uint64_t seed) {
   return [state = splitmix64(seed)](uint64_t bound) mutable { return splitmix64(state++) % bound; };
 }
 
-// What ncu counts. Its answer is not looked at: tiles and parity are for that.
+// The decode whose bytes ncu counts. Its tokens are not checked: tiles and parity do that.
 int decode_once(const std::vector<CaseJob>& jobs, Hosts& hosts) {
   for (const CaseJob& job : jobs) {
-    const FlowServices services = make_services(job, hosts);
+    const HostServices services(job, hosts);
     const ModelWeights weights = services.load(job.model, job.depth);
     for (const CaseEngine& engine : job.engines) {
       if (engine.candidate) decode_for_counters(job, engine, services, weights);
@@ -152,15 +152,14 @@ AuditedCase audit_case(const CaseJob& job, const AuditSettings& settings, bool i
   plan.l2_bytes = l2_bytes;
   // In one process with the engines, a profiler may count this run already.
   if (job.cuda() && !settings.tiles_only && !in_process) plan.count = counters_of(job, settings);
-  FlowServices services = make_services(job, hosts);
-  const ModelWeights weights = services.load(job.model, job.depth);
+  const ModelWeights weights = hosts.load(job.model, job.depth);
   parts_with(tile_parts(weights.config, {0}),
              settings.tensors);  // refuses names that no tensor has
   ProgressDisplay progress(settings.quiet, settings.verbose);
   AuditedCase audited{job, {}};
   for (const CaseEngine& engine : job.engines) {
     if (!engine.candidate) continue;
-    services.random = seeded(settings.prompt_seed);
+    const HostServices services(job, hosts, seeded(settings.prompt_seed));
     audited.engines.push_back(audit_engine(
         plan, engine, services, weights, [&](const std::string& name, int done, int total) {
           progress.show({.stage = "tiles", .engine = name, .done = done, .total = total});

@@ -22,7 +22,7 @@ namespace {
 
 struct DoctorSettings : CardSettings {
   bool strict = false;                // any problem is exit code 6
-  std::vector<Requirement> required;  // what an offer must have
+  std::vector<Requirement> required;  // what the machine must have
   std::string format;
 };
 
@@ -44,7 +44,7 @@ std::vector<Flag<DoctorSettings>> doctor_flags() {
 
 constexpr char kModel[] = "synthetic";  // the default model on a GPU
 
-// Bytes of the GPU that the default run takes; 0 where a host that would say so cannot start.
+// GPU memory that the default run takes, in bytes; 0 if the host that computes it cannot start.
 int64_t device_bytes(const DoctorInputs& inputs, Hosts& hosts) {
   CaseJob job;
   job.gpu = inputs.gpu;
@@ -56,7 +56,7 @@ int64_t device_bytes(const DoctorInputs& inputs, Hosts& hosts) {
                   .asked = kMegakernel,
                   .candidate = true}};
   try {
-    return case_memory(job, make_services(job, hosts), model_config(kModel)).needed;
+    return case_memory(job, HostServices(job, hosts), model_config(kModel)).needed;
   } catch (const Error&) {
     return 0;  // a finding of its own says what is wrong with the host
   }
@@ -64,8 +64,8 @@ int64_t device_bytes(const DoctorInputs& inputs, Hosts& hosts) {
 
 constexpr char kNoPython[] = "none";
 
-// Looks at the Python that --python names, and at the one of the build where libtorch's architectures
-// are not known: they are those of its torch.
+// Examines the Python of --python and, if libtorch did not report its architectures, the build's
+// Python, whose torch has the same ones.
 void look_at_python(const DoctorSettings& settings, DoctorInputs& inputs, DoctorReport& report) {
   const std::string own = own_python();
   const std::string script = (data_root() / "scripts" / "doctor_python.py").string();
@@ -93,7 +93,7 @@ void print_report(const DoctorReport& report, const std::string& format, int exi
   for (const std::string& line : doctor_lines(report, strict_would_fail)) fmt::print("{}\n", line);
 }
 
-// What the hosts say; they have left the card when this returns.
+// Asks the hosts; they have released the card when this returns.
 void ask_hosts(const DoctorSettings& settings, const Invocation& invocation, DoctorInputs& inputs,
                DoctorReport& report) {
   Hosts hosts(invocation.start_host, settings.timeout_s);

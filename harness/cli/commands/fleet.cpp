@@ -44,7 +44,7 @@ void require_fleet_arguments(FleetSettings& settings) {
   if (!settings.resume.empty()) {
     if (!words.empty())
       bad_usage(fmt::format(
-          "--resume goes on by the plan of its folder: found '{}' beside it, wanted no plan",
+          "--resume takes the plan from its folder: found '{}' beside it, wanted no plan",
           words.front()));
     if (!settings.out.empty())
       bad_usage("--resume writes into its folder: --out does not go with it");
@@ -79,7 +79,7 @@ int fleet_command(const FleetSettings& settings, const Invocation&) {
 
 CommandRow fleet_row() {
   return command_row<FleetSettings>(
-      "fleet", "run the cells of a plan on many cards, and tell a card from a kernel",
+      "fleet", "run the cells of a plan on many cards, and tell a slow card from a slow kernel",
       "PLAN.toml|merge DIR", fleet_flags(), require_fleet_arguments, fleet_command);
 }
 

@@ -37,7 +37,7 @@ std::filesystem::path history_file() {
 }
 
 // Adds the results of a report once; `file` is its report.json, `label` what the history calls it
-// (empty: the commit of the mkbench that wrote it). `on_stdout`: the script's line is the result.
+// (empty: the commit of the mkbench that wrote it). `on_stdout`: print the script's line on stdout.
 // Throws Error(kBadInput) for a partial report, and where the history cannot be used.
 void add_to_history(const Report& report, const std::filesystem::path& file,
                     const std::string& label, bool on_stdout) {
@@ -70,8 +70,8 @@ void add_to_history(const Report& report, const std::filesystem::path& file,
 constexpr char kAdd[] = "add";
 
 struct HistorySettings : CommandSettings {
-  bool plot = false;  // draw it, too
-  std::string label;  // add: what it calls the version
+  bool plot = false;  // also draw the history
+  std::string label;  // add: name of the version
   std::string out;
 };
 

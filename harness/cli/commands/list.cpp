@@ -38,12 +38,12 @@ void list_role(Role role, bool verbose) {
 void list_engines(bool verbose) {
   fmt::print(
       "engines\n"
-      "  {:<12} the best CUDA kernel that can run here: ring where it can, else plain (cuda)\n",
+      "  {:<12} the best CUDA kernel that can run here: ring if supported, else plain (cuda)\n",
       kMegakernel);
   list_role(kCandidate, verbose);
   fmt::print(
-      "  {:<12} somebody else's, behind references/engine_abi.h (cpu, cuda: as it says)\n"
-      "  {:<12} somebody else's in Python, as references/decoder.py shows (cpu, cuda)\n"
+      "  {:<12} an engine of your own with references/engine_abi.h (cpu, cuda: as it declares)\n"
+      "  {:<12} an engine of your own in Python, like references/decoder.py (cpu, cuda)\n"
       "baselines\n",
       "PATH.so", "PATH.py");
   list_role(kYardstick, verbose);
@@ -108,7 +108,7 @@ int list_command(const CardSettings& settings, const Invocation& invocation) {
   };
   if (wants("engines")) list_engines(settings.verbose);
   if (wants("models")) list_models();
-  // Asked for by name alone: the table of docs/troubleshooting.md.
+  // Printed only if asked for by name: the table of docs/troubleshooting.md.
   if (!settings.arguments.empty() && wants("errors")) fmt::print("{}", render_known_errors());
   // The folder of references/engine_abi.h and the examples, for a compiler's -I.
   if (!settings.arguments.empty() && wants("root")) fmt::print("{}\n", data_root().string());

@@ -24,7 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A file of the new folder, and the files of mkbench that it is made of, one behind the other.
+// A file of the new folder, and the files of mkbench that are concatenated into it.
 struct NewFile {
   std::string name;
   std::vector<std::string> parts;
@@ -80,7 +80,7 @@ const Language& language_of(const std::string& word) {
   bad_usage(fmt::format("mkbench new-engine: language: found '{}', wanted one of {}", word, names));
 }
 
-// What an engine may be called (references/engine_abi.h), after the folder: "my kernel" -> "my-kernel".
+// The engine's name: the folder's, as references/engine_abi.h allows: "my kernel" -> "my-kernel".
 std::string engine_name(const fs::path& folder) {
   constexpr size_t kLongest = 40;
   std::string name = fs::absolute(folder / "x").lexically_normal().parent_path().filename();
@@ -152,7 +152,7 @@ void write_new(const fs::path& path, const std::string& text) {
   std::error_code error;
   fs::create_directories(path.parent_path(), error);
   if (error) refuse_folder(path, error.message());
-  // "x": fails where somebody else has made the file in the meantime.
+  // "x": fails if the file was created in the meantime.
   std::FILE* file = std::fopen(path.c_str(), "wbx");
   if (file == nullptr) refuse_folder(path, std::strerror(errno));
   const bool whole = std::fwrite(text.data(), 1, text.size(), file) == text.size();

@@ -18,13 +18,13 @@ namespace {
 struct Picture {
   const char* what;
   const char* script;
-  const char* its;  // how the warning calls the script
+  const char* its;  // the script's name in a warning
 };
 constexpr Picture kPlots{"plots", "plot_report.py", "plotting"};
 constexpr Picture kPage{kPageName, "report_page.py", "page's"};
 
-// Returns the exit status of the script, -1 where it could not be started. `why_none` tells of every
-// status but 0.
+// Returns the exit status of the script, -1 if it could not be started. `why_none` explains a
+// status other than 0.
 int draw(const Picture& picture, const std::vector<fs::path>& reports, const fs::path& out,
          std::string& why_none) {
   PythonScript script{.name = picture.script, .arguments = {}};

@@ -10,8 +10,8 @@ namespace mkbench {
 // The page of a report, one HTML file.
 inline constexpr char kPageName[] = "report.html";
 
-// Draws what can be seen of `folder`/report.json into the folder: its page and, where asked for, the
-// plots. Returns a warning for each that could not be made.
+// Draws `folder`/report.json into the folder: its page and, with `plots`, the plots. Returns a
+// warning for each that could not be made.
 std::vector<std::string> picture_report(const std::filesystem::path& folder, bool plots);
 
 }  // namespace mkbench

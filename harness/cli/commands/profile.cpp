@@ -1,4 +1,4 @@
-// `mkbench profile --tool`: Nsight around the process of one engine, while it runs the blocks of a run.
+// `mkbench profile --tool`: Nsight around one engine's process while that runs the blocks of a run.
 #include "harness/cli/commands/profile.h"
 
 #include <fmt/format.h>
@@ -32,7 +32,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A profiler slows kernels down, some of its passes manyfold: no wait inside a kernel may run out.
+// Factor for time limits of waits inside kernels: a profiler slows kernels, some passes manyfold.
 constexpr double kSpinScale = 100;
 
 // One engine of one case under the tool.
@@ -69,10 +69,10 @@ HostCommand command_around(const NsightRun& run, const std::string& engine,
 struct ToolEnd {
   int status = -1;     // as waitpid() gives it; -1: it did not end
   std::string said{};  // what it has printed
-  bool began = false;  // the host under it has said hello
+  bool began = false;  // the host under it has sent its first message
 };
 
-// What is to be said of the tool's end; sets the exit code, which is the tool's own where it has one.
+// Sets problem and exit code from how the tool ended; a nonzero exit code of the tool is kept.
 // `failure`: why the engine, or the start of its process, failed; null: the engine ran to its end.
 void judge_end(const Error* failure, const ToolEnd& ended, Profiled& one) {
   const std::string tool(tool_name(one.run.tool));
@@ -114,7 +114,7 @@ void run_under_tool(const ProfileSettings& settings, const CaseEngine& engine, P
       settings.timeout_s);
   std::optional<Error> failure;
   try {
-    const FlowServices services = make_services(one.job, hosts);
+    const HostServices services(one.job, hosts);
     one.told = run_watched_blocks(one.job, engine, services, settings.token_ranges);
   } catch (const Error& error) {
     failure = error;
@@ -237,7 +237,7 @@ std::string profile_stem(const CaseJob& job, const CaseEngine& engine, const fs:
       [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '.'; }, '-');
   std::string stem = (folder / name).string();
   for (int i = 2; fs::exists(stem + ending);
-       ++i)  // an engine's file of that name in another folder has taken it
+       ++i)  // taken by an engine file of the same name from another folder
     stem = fmt::format("{}-{}", (folder / name).string(), i);
   return stem;
 }

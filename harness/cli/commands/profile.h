@@ -1,5 +1,5 @@
-// What both kinds of `mkbench profile` share: Nsight around an engine (profile.cpp), and the kernel's own timeline
-// (timeline.cpp).
+// What both kinds of `mkbench profile` share: Nsight around an engine (profile.cpp), and the
+// kernel's own timeline (timeline.cpp).
 #pragma once
 
 #include <filesystem>
@@ -13,7 +13,7 @@ namespace mkbench {
 
 struct ProfileSettings : PlanSettings {
   std::optional<ProfileTool> tool;
-  std::string kernel;          // of which ncu replays a launch; empty: of any
+  std::string kernel;          // the kernel whose launch ncu replays; empty: any
   int launch = 0;              // which launch ncu replays
   bool print_command = false;  // print the tool's command, and run nothing
   bool token_ranges = false;   // an NVTX range for each token
@@ -24,7 +24,7 @@ struct ProfileSettings : PlanSettings {
 // What the machine has. Printing a command for another machine's GPU needs no GPU here.
 MachineProbe probe_for_profile(const ProfileSettings& settings, const Invocation& invocation);
 
-// The path of an engine's files in `folder`, without their endings: none with `ending` is there yet.
+// The path of an engine's files in `folder`, without ending; no file with `ending` exists yet.
 std::string profile_stem(const CaseJob& job, const CaseEngine& engine,
                          const std::filesystem::path& folder, const std::string& ending);
 

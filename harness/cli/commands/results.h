@@ -8,10 +8,10 @@
 
 namespace mkbench {
 
-// Whether the settings ask for the whole report on standard output; else it gets one screen.
+// True if the settings ask for the whole report on standard output instead of one screen.
 bool prints_whole(const RunSettings& settings);
 
-// Returns why the results of a run that took so many seconds could not be printed, or an empty string.
+// Prints the results of a run that took `seconds`. Returns why that failed, or an empty string.
 // `page`: the file that has what one screen leaves out.
 std::string print_results(const Report& report, const RunSettings& settings, bool whole,
                           double seconds, const std::string& page);

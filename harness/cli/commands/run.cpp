@@ -42,7 +42,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double kPlotS = 3;  // for plots and page, each in a Python that is started for it
+constexpr double kPlotS = 3;  // for plots and page, each in a newly started Python
 
 double megabytes(int64_t bytes) { return static_cast<double>(bytes) / 1e6; }
 
@@ -74,10 +74,9 @@ class Run {
     report_.environment["device"] = plan.device_text;
     if (!plan.banner.empty()) report_.environment["banner"] = plan.banner;
     if (resumption_ != nullptr) {
-      resumption_->check_same(report_.environment, plan.jobs,
-                              [this](const CaseJob& job, int depth) {
-                                return make_services(job, hosts_).load(job.model, depth).sha256;
-                              });
+      resumption_->check_same(
+          report_.environment, plan.jobs,
+          [this](const CaseJob& job, int depth) { return hosts_.load(job.model, depth).sha256; });
     }
     if (plan.cuda && probe_.pin_gb_per_s > 0)
       report_.calibration["pin_gb_per_s"] = probe_.pin_gb_per_s;
@@ -115,7 +114,7 @@ class Run {
     report_.meta = describe_run(settings_, argv_, folder_.string());
   }
 
-  // Whether the case was finished before, and stands in the report.
+  // Takes the case over if the interrupted run finished it; else returns false.
   bool take_over(const CaseJob& job) {
     if (resumption_ == nullptr) return false;
     std::optional<CaseReport> taken = resumption_->take_over(job);
@@ -126,15 +125,15 @@ class Run {
     return true;
   }
 
-  // Ctrl-C came before the machine was probed: the report (none in a dry run) says nothing of GPUs,
-  // and on a machine that may have one it is not known which cases the run would have had.
+  // Ctrl-C came before the machine was probed: the report (none in a dry run) has no facts about
+  // GPUs and, as the cases depend on them, no cases except with --device cpu.
   int stop_early() {
     if (settings_.dry_run) return exit_code(Verdict::kInterrupted);
-    if (resumption_ != nullptr) return exit_code(Verdict::kInterrupted);  // the old report stands
+    if (resumption_ != nullptr) return exit_code(Verdict::kInterrupted);  // the old report remains
     std::vector<CaseJob> jobs;
     if (settings_.device == DeviceChoice::kCpu) jobs = plan_run(settings_, probe_).jobs;
     start_report();
-    if (jobs.empty()) warn("interrupted before the machine was probed: its cases are not known");
+    if (jobs.empty()) warn("interrupted before the machine was probed: the cases are not known");
     for (const CaseJob& job : jobs) add_case_not_reached(job);
     return finish();
   }
@@ -201,7 +200,7 @@ class Run {
     return ends.empty() ? 0 : exit_code(worst(ends));
   }
 
-  // Says what the run is going to take. What fails here is a verdict of its case later on.
+  // Prints the expected time and memory. A case that fails here gets its verdict in the run.
   void predict(const RunPlan& plan) {
     if (settings_.quiet || settings_.only || !settings_.only_prompt.empty()) return;
     try {
@@ -222,8 +221,8 @@ class Run {
 
   bool plots_come() const { return settings_.plot && !settings_.whole_parity; }
 
-  // The calibration of this machine's clock, whose margin all cases of the report have: a resumed
-  // run keeps that of the interrupted one.
+  // All cases of a report share the margin of one calibration of the clock: a resumed run keeps the
+  // interrupted run's.
   void read_clock(const RunPlan& plan) {
     const nlohmann::json before =
         resumption_ != nullptr ? resumption_->before().calibration : nlohmann::json();
@@ -257,13 +256,9 @@ class Run {
                         megabytes(memory->bytes_needed), megabytes(memory->bytes_free),
                         job.device));
       }
-      const bool stands = std::holds_alternative<EngineMade>(event) ||
-                          std::holds_alternative<VerdictGiven>(event) ||
-                          std::holds_alternative<ParityJudged>(event) ||
-                          std::holds_alternative<SampleScored>(event);
-      if (stands && !outlook_.cases().empty()) outlook_.look(job);
+      if (const auto* held = std::get_if<MemoryHeld>(&event)) outlook_.note_held(job, held->bytes);
     });
-    run_case(job, make_services(job, hosts_), sink);
+    run_case(job, HostServices(job, hosts_), sink);
     collector.finish(interrupt_count() > 0);
     report_.interrupted = report_.interrupted || collector.interrupted();
     repeat_apart(job, collector.report());
@@ -279,7 +274,7 @@ class Run {
 
   void choose_residency(CaseJob& job) {
     try {
-      const FlowServices services = make_services(job, hosts_);
+      const HostServices services(job, hosts_);
       const std::string why = mkbench::choose_residency(job, services, services.config(job.model));
       if (!why.empty()) say(case_name(job) + ": " + why);
     } catch (const std::exception&) {
@@ -289,7 +284,7 @@ class Run {
     }
   }
 
-  // A case that Ctrl-C came before is in the report too, as SKIPPED.
+  // Adds a case that was not reached before Ctrl-C to the report, as SKIPPED.
   void add_case_not_reached(const CaseJob& job) {
     CaseCollector collector(job);
     collector.finish(true);
@@ -328,8 +323,8 @@ class Run {
     if (resumption_ != nullptr) report_.meta["resumed"] = resumption_->describe(taken_over_);
     conclude(report_);
     name_failed_steps(report_, folder_);
-    // Results come before the files, and whole where those cannot be written, so that a full disk
-    // does not cost them.
+    // Results are printed before the files are written, and in full if writing fails, so that a
+    // full disk does not lose them.
     const bool whole = prints_whole(settings_);
     const double seconds = steady_seconds() - begin_;
     const fs::path page = folder_ / (plots_come() ? kPageName : "report.md");

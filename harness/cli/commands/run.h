@@ -1,4 +1,4 @@
-// `mkbench run`, for commands that are runs of their own kind.
+// `mkbench run`, which parity and compare use too.
 #pragma once
 
 #include "harness/cli/run_settings.h"

@@ -22,7 +22,7 @@
 namespace mkbench {
 namespace {
 
-// Without -v, one line of progress is printed for so many lanes.
+// Without -v, one line of progress is printed per this many lanes.
 constexpr size_t kLanesOfProgress = 10;
 
 struct LaneResult {
@@ -40,7 +40,7 @@ const FaultRow& row_of(const FaultLane& lane) {
   return *found;
 }
 
-// The machine, with no GPU where none is asked for.
+// Probes the machine; with --device cpu there is no GPU.
 MachineProbe probe_machine(const SelftestSettings& settings, const Invocation& invocation) {
   if (settings.device == DeviceChoice::kCpu) return {};
   Hosts hosts(invocation.start_host, settings.timeout_s);
@@ -129,7 +129,7 @@ struct Tally {
   int right = 0, all = 0;
 };
 
-// Characters that the table's column of models takes: those of the longest name, but no fewer than without --model.
+// Width of the table's model column: the longest name's, but no less than without --model.
 size_t model_width(const std::vector<FaultLane>& lanes) {
   size_t width = std::string_view("tiny-untied").size();
   for (const FaultLane& lane : lanes) width = std::max(width, lane.model.size());
@@ -152,7 +152,7 @@ void print_lane(const FaultLane& lane, const LaneResult& result, size_t model_wi
              result.outcome.note.empty() ? "no reason given" : result.outcome.note);
 }
 
-// The lanes of the whole table, or those of the models that are asked for.
+// The lanes of the whole table, or of the models of --model.
 std::vector<FaultLane> planned_lanes(const SelftestSettings& settings, const MachineProbe& probe) {
   if (settings.models.empty()) return fault_lanes();
   std::vector<FaultLane> lanes;
@@ -172,7 +172,7 @@ std::vector<FaultLane> planned_lanes(const SelftestSettings& settings, const Mac
   return lanes;
 }
 
-// The lanes that this run takes: those that are asked for and need no GPU that is missing.
+// The lanes to run: those asked for, without CUDA lanes if there is no usable GPU.
 std::vector<FaultLane> wanted_lanes(const SelftestSettings& settings, const MachineProbe& probe) {
   std::vector<FaultLane> wanted;
   for (const FaultLane& lane : planned_lanes(settings, probe)) {
@@ -216,7 +216,7 @@ std::vector<Flag<SelftestSettings>> selftest_flags() {
            "With --timing: calibrate the clock in at least 60 processes and store the result for "
            "later runs on this machine.",
            &S::calibrate),
-      flag("libraries DIR", "Folder of those libraries [tests/plugins of the build].",
+      flag("libraries DIR", "With --timing: folder of the libraries [tests/plugins of the build].",
            &S::libraries),
       hidden(flag("rows LIST", "Rows of the table to run [all].", &S::rows, parse_word_list)),
       flag("model LIST",

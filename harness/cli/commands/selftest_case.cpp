@@ -65,7 +65,7 @@ CaseReport SelftestCases::run(const Planned& planned, const SpeedMargin& margin)
   CaseCollector collector(job);
   EventSink sink([&](const CaseEvent& event) { collector.take(event); });
   Hosts hosts(invocation_.start_host, planned.timeout_s);
-  run_case(job, make_services(job, hosts), sink);
+  run_case(job, HostServices(job, hosts), sink);
   collector.finish(interrupt_count() > 0);
   if (collector.interrupted() || interrupt_count() > 0) throw Interrupted{};
   CaseReport& report = collector.report();

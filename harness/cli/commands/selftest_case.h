@@ -17,8 +17,8 @@ namespace mkbench {
 struct SelftestSettings : CardSettings {
   bool faults = false;              // plant the faults of the table
   bool timing = false;              // run the libraries of the faults of timing
-  bool calibrate = false;           // --timing: the whole form, stored for this machine
-  std::string libraries;            // their folder; empty: tests/plugins of this build
+  bool calibrate = false;           // --timing: the long form, stored for this machine
+  std::string libraries;            // folder of those libraries; empty: tests/plugins of this build
   std::vector<std::string> rows;    // faults to plant; empty: all
   std::vector<std::string> models;  // --faults: shapes; empty: the whole table
 };
@@ -34,15 +34,15 @@ class SelftestCases {
   const Invocation& invocation() const { return invocation_; }
   const MachineProbe& probe() const { return probe_; }
 
-  // A library of the folder <folder>-cpu or <folder>-cuda. Throws Error(kBadInput) where it is not
-  // there, naming the target that builds it.
+  // A library of the folder <folder>-cpu or <folder>-cuda. Throws Error(kBadInput) if it is
+  // missing, naming the target that builds it.
   std::string path_of(std::string_view folder, std::string_view library) const;
 
   struct Planned {
     CaseJob job;
     double timeout_s = 0;
   };
-  // The case of these engines, each opened so often; `arguments`: more options of `mkbench run`.
+  // The case of these engines, each in `processes` processes; `arguments`: more of `mkbench run`.
   Planned plan(const std::vector<std::string>& engines, int processes,
                const std::vector<std::string>& arguments) const;
 
@@ -56,7 +56,7 @@ class SelftestCases {
   const bool cuda_;
 };
 
-// The engine of a case by the name that the plan gave it. Throws Error(kRuntime) where there is none.
+// The engine of a case by the name that the plan gave it. Throws Error(kRuntime) if there is none.
 const EngineReport& engine_of(const CaseReport& report, const std::string& flow_name);
 
 }  // namespace mkbench

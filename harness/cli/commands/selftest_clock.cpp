@@ -30,15 +30,15 @@ constexpr char kCopiesRow[] = "A/A";
 
 static_assert(kUsualProcesses == kGpuProcesses);
 
-// Processes of each copy in an A/A run end to end, or more where verdicts take more, and blocks of
-// each process.
+// End-to-end A/A runs: least number of processes of each copy (more if verdicts need more), and
+// blocks of each process.
 constexpr int kLiveOnCpu = 5, kLiveOnCuda = 3, kLiveBlocks = 8;
 
 // Blocks of some milliseconds. A card's own noise is far below that of a CPU beside other programs.
 constexpr RecordPlan kOnCpu = {.tokens = 32, .blocks = 24, .warmup = 4, .seed = kSeed};
-// There a process takes about a second to open and a turn 30 ms, most of them to flush L2.
+// On a GPU a process takes about a second to open and a turn 30 ms, most of it to flush L2.
 constexpr RecordPlan kOnCuda = {.tokens = 128, .blocks = 12, .warmup = 4, .seed = kSeed};
-// The larger slow-downs, which are easier to see, are in one of so many rounds.
+// The larger slow-downs are easier to see, so only one of this many rounds includes them.
 constexpr size_t kEveryOnCpu = 1, kEveryOnCuda = 3;
 
 constexpr size_t kLeastSlow = std::size(kSoundCopies);  // place of slow_1 among the libraries
@@ -49,7 +49,7 @@ struct Row {
   std::string_view id, what;
   std::string found;
   std::string problem;  // empty: as wanted
-  std::string open;     // why the row says nothing here; empty: it does
+  std::string open;     // why the row is undecided here; empty: it is decided
 };
 
 std::string percent(double share) { return fmt::format("{:.3g} %", 100 * share); }
@@ -123,7 +123,7 @@ class ClockLane {
     Hosts hosts(cases_.invocation().start_host, planned.timeout_s);
     RecordPlan plan = plan_of();
     plan.seed += rounds_.size();
-    const auto times = record_blocks(job, make_services(job, hosts), plan);
+    const auto times = record_blocks(job, HostServices(job, hosts), plan);
     RecordedRound round;
     for (const size_t i : taken) round[libraries_[i]] = times.at(paths_[i]);
     rounds_.push_back(std::move(round));
@@ -161,9 +161,9 @@ class ClockLane {
   static bool is_least(const SlowLibrary& slow) { return &slow == &kSlowLibraries[0]; }
   bool sees(const SlowLibrary& slow) const { return processes_that_see(result_, slow.share) > 0; }
 
-  // The half-width up to which the short form owes the slow-down; the whole form owes all of them. A
-  // slow-down is seen where half an interval is a third of it; the interval lies beyond the margin
-  // where half of it twice, and the margin, fill no more than the slow-down.
+  // The largest A/A half-width at which the short form must show the slow-down; the long form must
+  // show all of them. To see the least one, the half-width must be within a third of it; for an
+  // interval beyond the margin, 2 half-widths and the margin must fit into the slow-down.
   static double most_half_width(const SlowLibrary& slow) {
     if (is_least(slow)) return slow.share / 3;
     double half = 0;
@@ -172,7 +172,7 @@ class ClockLane {
       half += kStep;
     return half;
   }
-  // Over all rounds; the least slow-down is seen by comparisons of fewer processes.
+  // Over all rounds; for the least slow-down that of the last row, which has fewer processes.
   double half_width_for(const SlowLibrary& slow) const {
     return is_least(slow) ? result_.rows.back().half_width : half_width();
   }
@@ -209,7 +209,7 @@ class ClockLane {
                                 1 / found.ci->high, 1 / found.ci->low),
            .problem = fmt::format("{}", fmt::join(problems, "; ")),
            .open = {}});
-    // Comparisons that later runs leave INCONCLUSIVE.
+    // Tells which comparisons later runs will leave INCONCLUSIVE.
     const SpeedMargin of_few = margin_of(result_, 1, "");
     if (accepted_ && of_few.least_processes > 0) fmt::print("     {}\n", of_few.too_few);
   }
@@ -262,7 +262,7 @@ class ClockLane {
     fmt::print("     {}\n", row.problem);
   }
 
-  // Two copies as candidates of a whole run, judged and timed as any.
+  // Judges and times two copies as candidates of complete runs.
   void run_live() {
     const std::vector<std::string> pair = {paths_[0], paths_[1]};
     const int processes = std::max(cases_.cuda() ? kLiveOnCuda : kLiveOnCpu,
@@ -310,12 +310,11 @@ class ClockLane {
     throw Error(ErrorKind::kRuntime, "selftest: the two copies were not compared");
   }
 
-  // A clock whose A/A from kUsualProcesses on is not as alpha allows is no calibration, nor is one of
-  // a machine so busy that it misses the largest slow-down. One that is too noisy for 1 % is: its
-  // margin says so.
+  // Stores the calibration unless A/A from kUsualProcesses on goes beyond alpha, or the machine is
+  // so busy that the largest slow-down is missed. Noise that hides 1 % only widens the margin.
   void store() {
     if (!accepted_) {
-      fmt::print("The calibration is not stored: A/A is wrong, or {} more was not SLOWER.\n",
+      fmt::print("The calibration is not stored: A/A is wrong, or {} longer was not SLOWER.\n",
                  percent(kMostUnseen));
       return;
     }

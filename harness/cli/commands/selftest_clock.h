@@ -5,15 +5,15 @@
 
 namespace mkbench {
 
-// Rows of the table that this part prints: A/A, and slow-downs of 1, 2 and 5 %.
+// True if the settings ask for rows of this part: A/A, and slow-downs of 1, 2 and 5 %.
 bool has_clock_rows(const SelftestSettings& settings);
 
 struct ClockTally {
   int rows = 0, wrong = 0, open = 0;
 };
 
-// Records processes of the libraries slowed-cpu or slowed-cuda, prints what comparisons of them say,
-// and with --calibrate stores that as this machine's calibration. Throws Interrupted.
+// Records processes of the libraries slowed-cpu or slowed-cuda, compares them, prints the results
+// and, with --calibrate, stores them as this machine's calibration. Throws Interrupted.
 ClockTally selftest_clock(const SelftestCases& cases);
 
 }  // namespace mkbench

@@ -53,7 +53,7 @@ class TimingLanes {
         if (fault->run == info.run) (fault->alone ? alone : together).push_back(fault);
       }
       if (together.empty() && alone.empty()) continue;
-      // Rows that stand alone compare the sound engine's time with that of this case.
+      // Rows that run alone compare the sound engine's time with its time in this shared case.
       Outcomes shared = settled_case(info, together, nullptr);
       tell(together, shared, shared);
       for (const TimingFault* fault : alone) {
@@ -94,8 +94,8 @@ class TimingLanes {
     return outcomes;
   }
 
-  // The case, again where a ratio of its times left its band, which other programs can bring about.
-  // `shared`: the case without the rows that stand alone, taken again too; null: it is the same.
+  // Runs the case, again if a ratio of times left its band, which other programs can cause.
+  // `shared`: the case without `faults`, which run alone, repeated too; null: they run together.
   Outcomes settled_case(const TimingRunInfo& info, const Faults& faults, Outcomes* shared) {
     for (int tries = 1;; ++tries) {
       Outcomes outcomes = run_case_of(info, faults);

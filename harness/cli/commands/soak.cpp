@@ -1,4 +1,4 @@
-// `mkbench soak`: an engine runs for long under what finds rare faults, and what did not hold is counted.
+// `mkbench soak`: runs an engine for long under checks that find rare faults, and counts failures.
 #include "harness/flow/soak.h"
 
 #include <fmt/format.h>
@@ -31,7 +31,7 @@ namespace fs = std::filesystem;
 
 constexpr char kState[] = "soak.json", kText[] = "soak.md";
 
-// What is asked for where the command line says nothing.
+// Defaults for what the command line leaves open.
 struct SoakDefaults {
   const char* model;
   int context;
@@ -51,7 +51,7 @@ struct SoakSettings : PlanSettings {
   std::optional<int64_t> launches, tokens;
   std::optional<int> context;  // positions of the KV cache
   double minutes = 0;
-  bool all_minutes = false;     // numbers that are reached do not end it
+  bool all_minutes = false;     // go on after launches and tokens are reached
   std::optional<int64_t> step;  // repeats this step alone
   std::string format;
   std::string out;     // empty: mkbench-report-<time>
@@ -75,13 +75,13 @@ std::vector<Flag<SoakSettings>> soak_flags() {
            &S::launches, at_least<int64_t>(1)),
       flag("tokens N", "Tokens to check, where the right ones are known [1000000; 10000 on cpu].",
            &S::tokens, at_least<int64_t>(1)),
-      flag("minutes M=10",
-           "Time limit in minutes. INCOMPLETE if the numbers are not reached by then.", &S::minutes,
+      flag("minutes M=10", "Time limit. INCOMPLETE if launches and tokens are not reached by then.",
+           &S::minutes,
            [](std::string_view name, const std::string& text) {
              return parse_number<double>(name, text, 0.01, 1e5,
                                          "a number of minutes of at least 0.01");
            }),
-      flag("all-minutes", "Use all of --minutes, even if the numbers are reached earlier.",
+      flag("all-minutes", "Use all of --minutes, even if launches and tokens are reached.",
            &S::all_minutes),
       flag("step N", "Repeat this step alone. A failure names its step.", &S::step,
            at_least<int64_t>(0)),
@@ -107,7 +107,7 @@ class SoakRun {
   int execute() {
     remove_stale_snapshots();
     const CaseJob job = plan();
-    const FlowServices services = make_services(job, hosts_);
+    const HostServices services(job, hosts_);
     // Plain `synthetic` gets the lag set of short prompts.
     const ModelWeights weights = services.load(job.model, synthetic_min_depth("short"));
     SoakReport report = report_for(job, weights);
@@ -125,7 +125,7 @@ class SoakRun {
   }
 
  private:
-  // Options that the command line leaves open are those of the state.
+  // Options that the command line leaves open are taken from the saved state.
   void go_on_from(const fs::path& folder) {
     state_ = read_state(folder);
     folder_ = folder;

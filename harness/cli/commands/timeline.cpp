@@ -71,7 +71,7 @@ void record_one(const ProfileSettings& settings, const Invocation& invocation,
                 const CaseEngine& engine, const fs::path& folder, Recorded& one) {
   try {
     Hosts hosts(invocation.start_host, settings.timeout_s);
-    const FlowServices services = make_services(one.job, hosts);
+    const HostServices services(one.job, hosts);
     const RecordedDecode decode = record_timeline(one.job, engine, services, *settings.blocks);
     keep(decode, profile_stem(one.job, engine, folder, kTraceEnding), one);
   } catch (const Error& error) {

@@ -17,8 +17,8 @@ namespace fs = std::filesystem;
 
 constexpr size_t kMostBytes = size_t{1} << 30;
 
-// Compares a text file of the folder with what the report gives, line by line, as far as the first
-// difference. A file that is not there is told, because a report may be copied alone.
+// Compares a text file of the folder with what the report gives, line by line, up to the first
+// difference. A missing file is only listed in `missing`: a report may be copied alone.
 void same_text(const fs::path& file, const std::string& wanted, std::vector<std::string>& missing,
                Differences& differences) {
   const std::string name = file.filename().string();
@@ -47,7 +47,7 @@ void same_failed_steps(const Report& report, const fs::path& folder,
   });
 }
 
-// The exit code of one report.
+// Verifies one report and returns the exit code.
 int verify_report(const CommandSettings& settings, const fs::path& file) {
   Differences differences;
   std::vector<std::string> missing;

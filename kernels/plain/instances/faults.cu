@@ -1,7 +1,7 @@
 // A device translation unit of its own: plain's kernel for Tiny with faults planted inside, as PTX
 // for any card of sm_80 and later. It specialises single functions of the phases for FaultyTiny;
-// what has no function of its own is done between the phases. No shipped kernel holds code from
-// this file.
+// faults that no such function can express are planted between the phases. No shipped kernel holds
+// code from this file.
 #include "kernels/plain/instances/faults.h"
 #include "kernels/plain/kernel.cuh"
 #include "references/fault_kind.h"
@@ -25,7 +25,7 @@ using Faulty = Dims<FaultyTiny>;
 template <>
 __device__ __forceinline__ unsigned long long key_of<FaultyTiny>(float logit, int row) {
   if (planted(PlantedFault::kNanLogit) && row == 0) return kNanKey;
-  // A reduction by halving over 3 * 2^k slots loses every third.
+  // A reduction by halving over 3 * 2^k slots loses every third slot.
   if (planted(PlantedFault::kArgmaxHalving) && row % 3 == 2) return 0;
   const unsigned long long key = best_key(logit, row);
   return planted(PlantedFault::kArgmaxHighest) && key != kNanKey ? key ^ 0xffffffffull : key;
@@ -101,7 +101,7 @@ __device__ __forceinline__ float running_maximum<FaultyTiny>(
   return maximum;
 }
 
-// Rounds the factors of warps, too: in a short context a half warp has one row, of weight 1.
+// Rounds the warps' merge factors, too: in a short context a half warp's only row has weight 1.
 template <>
 __device__ __forceinline__ float add_weighted<FaultyTiny>(float sum, float weight, float value) {
   if (planted(PlantedFault::kBf16Softmax)) weight = widen(narrow(weight));
@@ -135,7 +135,7 @@ __device__ __forceinline__ void block_norm_values(const LaunchParams& p, int lay
   __syncthreads();
 }
 
-// After attention: this position's row is poison again, having been written one row too low or not.
+// After attention: poisons this position's KV row; if asked to, first copies it to the row before.
 __device__ __forceinline__ void block_unwrite_row(const LaunchParams& p, int layer, int position,
                                                   bool keep_in_row_before) {
   block_change_newest(p, position, [&](int kv_head) {
@@ -178,7 +178,7 @@ __device__ __forceinline__ bool decode_step<FaultyTiny>(const LaunchParams& p,
       block_norm_values(p, layer, position);
     }
     if (!phase_attention<S>(p, s, x, step, layer)) return false;
-    // In the middle of the grid, before the last layer's results: the block never comes back.
+    // One block in the middle of the grid never leaves this loop in the last layer.
     while (planted(PlantedFault::kBlockDelayed) && layer == p.layer_count - 1 &&
            blockIdx.x == gridDim.x / 2) {
       __nanosleep(1000000);
@@ -196,7 +196,7 @@ __device__ __forceinline__ bool decode_step<FaultyTiny>(const LaunchParams& p,
   }
   if (step < p.first_output) return true;
   if (!phase_lm_head<S>(p, s, x, step)) return false;
-  // The thread that wrote the logit makes it NaN; key_of() has told the other blocks.
+  // The thread that wrote the logit makes it NaN; all blocks have seen the NaN through key_of().
   if (planted(PlantedFault::kNanLogit) && p.logits != nullptr && blockIdx.x + threadIdx.x == 0) {
     p.logits[static_cast<size_t>(step - p.first_output) * p.vocab] = __uint_as_float(0x7fc00000u);
   }

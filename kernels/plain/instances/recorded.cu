@@ -1,4 +1,4 @@
-// A device translation unit of its own: plain's kernel as it records its timeline, as PTX for any card of sm_80 and
+// A device translation unit of its own: plain's kernel that records its timeline, as PTX for any card of sm_80 and
 // later. No shipped kernel holds code from this file.
 #include "kernels/layer_shapes.h"
 #include "kernels/plain/block.cuh"

@@ -1,4 +1,4 @@
-// A device translation unit of its own: plain's kernel as a soak runs it, as PTX for any card of sm_80 and later.
+// A device translation unit of its own: plain's kernel for soaks, as PTX for any card of sm_80 and later.
 // The exchange counter begins at LaunchParams::first_count, and thread 0 waits before some arrivals. No shipped
 // kernel holds code from this file.
 #include "kernels/plain/instances/soak.h"
@@ -53,7 +53,7 @@ __device__ __forceinline__ bool reached<SoakedSmall>(unsigned seen, unsigned exp
   return static_cast<int>(seen - expected) >= 0;
 }
 
-// With the fault one block does not wait before down in the last layer.
+// PlantedFault::kRowsLate: one block does not wait before down in the last layer.
 template <>
 __device__ __forceinline__ bool GridExchange::block_wait<SoakedSmall>(Shared<SoakedSmall>& s,
                                                                       Phase phase, int layer,

@@ -1,4 +1,4 @@
-// plain for a soak: counters that begin where the launch says, and delays before arrivals.
+// plain's kernel for soaks: the launch sets where the exchange counter begins, and delays before arrivals.
 #pragma once
 
 #include "references/fault_kind.h"
@@ -6,11 +6,11 @@
 
 namespace mkbench::plain {
 
-// The kernel for this layer shape; null where it is not compiled. Its only argument is a LaunchParams.
+// The kernel for this layer shape; null if none is compiled. Its only argument is a LaunchParams.
 const void* soak_kernel_for(const ModelShape& shape);
 
-// Faults that a short test does not meet, planted in the instance for Qwen3-0.6B's layers: attention stops at 2,048
-// positions, one block does not wait for rows, the counter is compared as if it never overflowed.
+// Faults that a short test misses, planted in the instance for Qwen3-0.6B's layers: attention stops at 2,048
+// positions; one block reads rows without waiting; the counter is compared as if it never overflowed.
 bool is_soak_fault(PlantedFault fault);
 // The device code's variable that holds the PlantedFault, as an int; kNone at first.
 const void* soak_fault_symbol();

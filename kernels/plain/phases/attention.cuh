@@ -334,7 +334,7 @@ __device__ __forceinline__ bool phase_attention(const LaunchParams& p, Shared<S>
 #pragma unroll 1
   for (int item = first; item < items; item += blocks) {
     if (item != first) {
-      __syncthreads();  // other warps still read the item before in shared memory
+      __syncthreads();  // other warps still read the previous item in shared memory
       slice = slice_of(item);
       rows.load(p, slice, 0);
     }

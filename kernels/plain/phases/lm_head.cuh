@@ -12,17 +12,16 @@
 
 namespace mkbench::plain {
 
-// Rows of W_head in registers, kWarps rows apart: two, or one where two do not fit, or the part of one
-// that fits. As soon as a chunk has been multiplied, the chunk kHeld further is requested, of these
-// rows or of the next ones. A warp thus keeps 4 to 6 KB in flight with half the registers that two
-// buffers would take.
+// Rows of W_head in registers, kWarps rows apart: two rows if they fit, else one row or the part of a
+// row that fits. As soon as a chunk has been multiplied, the chunk kHeld later is requested, in the same
+// rows or the next ones. So a warp keeps 4 to 6 KB in flight with half the registers of two buffers.
 template <typename S>
 struct HeadRows {
   using D = Dims<S>;
   static constexpr int kChunks = ceil_div(D::kHidden, kChunk);
   static constexpr int kRows = 2 * kChunks <= kMostChunks ? 2 : 1;
-  static constexpr int kParts = ceil_div(kChunks, kMostChunks);  // of a row
-  static constexpr int kHeld = kChunks / kParts;                 // chunks of a row
+  static constexpr int kParts = ceil_div(kChunks, kMostChunks);  // parts of a row
+  static constexpr int kHeld = kChunks / kParts;                 // chunks of a part
   static_assert(kChunks % kParts == 0, "a chunk's register is the same in every row");
   Thread me;
   int end;  // one past the block's last row
@@ -68,7 +67,7 @@ struct HeadRows {
   }
 };
 
-// Stores the block's range of RMSNorm(residual), of which `activations` holds 1 / scale times.
+// Stores the block's range of RMSNorm(residual), which is Shared::activations * scale.
 template <typename S>
 __device__ __forceinline__ void block_store_normed(Thread me, const LaunchParams& p,
                                                    const Shared<S>& s, float scale, int step) {

@@ -1,6 +1,6 @@
 // Gate- and up-projection.
 //   gate = W_gate RMSNorm(h), up = W_up RMSNorm(h)
-// SwiGLU itself, silu(gate) up, is in warp_publish_layer() of roles/publisher.cuh, because only the
+// SwiGLU itself, silu(gate) up, is in publish_held_layer() of roles/publisher.cuh, because only the
 // publisher has the sums over all warps.
 // Reads   attention_out (hidden); norms (2 layer + 1, hidden); 6 slots of W_gate and W_up from the
 //         ring.

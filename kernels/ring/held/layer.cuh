@@ -1,7 +1,7 @@
 // A layer of a held shape: a warp fetches all of its share of a phase's weights into registers before
 // the phase waits for its input. The only variant that fits the 99 KiB of shared memory of sm_120.
 //
-// One block in time, from top to bottom: one layer, then the end of a step. kernel.cuh has the signs.
+// One block in time, from top to bottom: one layer, then the end of a step. Signs: see kernel.cuh.
 //
 //  loader         consumers                                     publisher         statistics
 //  (1 thread)     (16 warps)                                    (1 warp)          (1 warp)

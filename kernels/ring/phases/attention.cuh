@@ -5,9 +5,9 @@
 // Reads   qkv words of the group's 16 blocks; K and V tiles from the ring; qk_norms; rope;
 //         Shared::statistics: s_h, R_h and the current position's score (roles/statistics.cuh).
 // Writes  Shared::raw, rotated; returns numerators and denominators.
-// Warp w prepares the 32 rows of q, k or v that the group's block w computed; attention_turns.cuh
-// says which warp works on which part of a tile. phase_attention_out() in held/o_proj.cuh and
-// stream_attention_out() in streamed/attention.cuh call attend() and multiply its result. Another role writes the new row of the KV cache (roles/kv_write.cuh).
+// Warp w prepares the rows of q, k or v that the group's block w computed; which warp works on which
+// part of a tile: attention_turns.cuh. phase_attention_out() (held/o_proj.cuh) and stream_attention_out()
+// (streamed/attention.cuh) call attend(). The statistics warp writes the new KV row (roles/kv_write.cuh).
 #pragma once
 
 #include "kernels/ring/phases/attention_slow.cuh"

@@ -11,7 +11,7 @@
 
 namespace mkbench::ring {
 
-// A maximum below every score: that of a block without rows.
+// A maximum below every score, for a block without rows.
 inline constexpr float kNoMaximum = -1e30f;
 
 __device__ __forceinline__ float2 warp_maximum16(float2 m) {
@@ -27,8 +27,8 @@ __device__ __forceinline__ float2 warp_maximum16(float2 m) {
 template <typename L>
 struct PairMaxima {
   float2 of[L::kHeadPairs];
-  // The maxima of one pair. A select takes the place of an index, because an array that is indexed at
-  // run time would lie in local memory.
+  // The maxima of one pair. Selects instead of indexing, because an array that is indexed at run time
+  // would lie in local memory.
   __device__ __forceinline__ float2 at(int pair) const {
     return pair == 0 ? of[0] : of[L::kHeadPairs - 1];
   }

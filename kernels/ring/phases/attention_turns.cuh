@@ -43,7 +43,7 @@ struct Attention {
         halves(share.halves()),
         site{Phase::kAttention, layer, share.context} {}
 
-  // The pair of heads of a lane's scores, and that of its sums over V.
+  // The pair of heads of a lane's scores, and the pair of heads of its sums over V.
   static __device__ __forceinline__ int score_pair(const Lane& me) {
     return L::kHeadPairs == 1 ? 0 : me.j & 1;
   }

@@ -1,4 +1,4 @@
-// The attention result as O's input, by which both variants end their attention.
+// Converts the attention result to the O-projection's input, in held and in streamed shapes.
 #pragma once
 
 #include "kernels/ring/phases/attention.cuh"
@@ -21,8 +21,8 @@ __device__ __forceinline__ OutInput out_input(const Lane& me, const Attended& a)
   return {bf16_rest(x0, x1, high0), bf16_rest(y0, y1, high1)};
 }
 
-// The B operands from partials of the group's blocks, two of which a lane has added already. Summed
-// here over the 8 values of Lane::row; each lane ends with one of the four numerators.
+// The B operands from partials of the group's blocks: `a` is the sum of two of them. This sums `a`
+// over the 8 values of Lane::row; each lane ends with one of the four numerators.
 __device__ __forceinline__ OutInput combined_out_input(const Lane& me, const Partial& a) {
   const bool second_head = (me.row & 4) != 0, second = (me.row & 2) != 0;
   float z = a.denominator;

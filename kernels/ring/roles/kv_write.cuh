@@ -2,8 +2,8 @@
 //   kv[layer][kv head][position] = {bf16(norm_rope(k)), bf16(v)}
 // Reads   Shared::rotated (q, k after norm weight and RoPE, v: two bf16 planes).
 // Writes  row `position` of kv in every layer; rows_written and Shared::rows_seen once a step.
-// The statistics warp (statistics.cuh) calls both functions, because the consumers are on the
-// critical path and it is not. Member position % kMembers of a group writes all layers of a step.
+// The statistics warp (statistics.cuh) calls both functions, because it is off the critical path and
+// the consumers are on it. Member position % kMembers of a group writes all layers of a step.
 #pragma once
 
 #include "kernels/ring/exchange.cuh"

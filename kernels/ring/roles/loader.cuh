@@ -42,7 +42,7 @@ __device__ __forceinline__ void load_context(RingWriter<L, kRecords>& ring,
   }
 }
 
-// Notes in the timeline which matrix begins with a slot, if one does. `run` and `left` are those of
+// Records in the timeline which matrix begins with this slot, if one does. `run` and `left`: see
 // load_step().
 template <bool kSplit, typename L>
 __device__ __forceinline__ void enter_slot(RingWriter<L, true>& ring, const LaunchParams& p,
@@ -58,7 +58,7 @@ __device__ __forceinline__ void enter_slot(RingWriter<L, true>& ring, const Laun
     if (head == 0) enter(Phase::kLmHead, -1);
     return;
   }
-  // Slots to the end of a run in the midst of the layers.
+  // Slots left in this run, counted as in a run between two layers.
   const int after = run == p.layers ? left + kBefore + L::kDownSlots : left;
   constexpr int kOutAt = kSplit ? L::kLayerSlots : L::kOutSlots;
   if (after == kOutAt) enter(Phase::kOProj, kSplit ? run - 1 : run);
@@ -73,8 +73,8 @@ template <bool kSplit, typename L, bool kRecords>
 __device__ __forceinline__ void load_step(RingWriter<L, kRecords>& ring, const LaunchParams& p,
                                           const Block& block, int step) {
   constexpr size_t kStride = static_cast<size_t>(kSlotBytes) * kBlocks;
-  // O's weights of a held shape wait in registers while attention runs; a streamed shape fetches them
-  // after it.
+  // A held shape keeps O's weights in registers while attention runs; a streamed shape fetches them
+  // after attention.
   constexpr int kBefore = kSplit || !L::kHeld ? L::kQkvSlots : L::kQkvSlots + L::kOutSlots;
   const ContextShare<kSplit> share{p.position + step, block.member()};
   const size_t head_bytes = kv_head_bytes(p.max_context);

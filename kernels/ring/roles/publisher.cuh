@@ -74,9 +74,9 @@ __device__ __forceinline__ void publish_held_layer(const LaunchParams& p, Shared
   partials_read();
 }
 
-// --- the same of a streamed shape, round by round
+// --- publishing in a streamed shape, round by round
 
-// The sum of a row's 8 partials of the warps of one half.
+// The sum of a row's 8 partials from one half of the warps.
 template <typename L>
 __device__ __forceinline__ float half_row_sum(const Shared<L>& s, int turn, int row, int half) {
   const float4* q = reinterpret_cast<const float4*>(s.partials[turn][row]) + 2 * half;
@@ -84,7 +84,7 @@ __device__ __forceinline__ float half_row_sum(const Shared<L>& s, int turn, int 
   return ((a.x + a.y) + (a.z + a.w)) + ((b.x + b.y) + (b.z + b.w));
 }
 
-// The publisher's place in the rounds.
+// The publisher of a streamed shape.
 template <typename L, RingAblation kAblation>
 struct RoundPublisher {
   const LaunchParams& p;
@@ -171,7 +171,7 @@ struct RoundPublisher {
     if (step >= p.first_output) {
       const float scale = norm_scale<L>(p, square_sum(s, turn));
       const int rows = L::head_rows(p.vocab), first_row = block.index * rows;
-      const int mine = min(rows, p.vocab - first_row);  // not positive: none
+      const int mine = min(rows, p.vocab - first_row);  // 0 or less: no rows
       float* logits = p.logits == nullptr
                           ? nullptr
                           : p.logits + static_cast<size_t>(step - p.first_output) * p.vocab;
@@ -218,8 +218,8 @@ __device__ __forceinline__ void warp_publish_layer(const LaunchParams& p, Shared
                                      track);
   }
 }
-// The token boundary: every block publishes its best row and reads those of all blocks. Returns the
-// next input id, or -1 to end the launch.
+// The token boundary: every block publishes its best row and reads the best rows of all blocks.
+// Returns the next input id, or -1 to end the launch.
 template <typename L, RingAblation kAblation>
 __device__ __forceinline__ int warp_choose_token(const LaunchParams& p, Shared<L>& s,
                                                  const Block& block, int lane, int step, int& turn,

@@ -7,8 +7,8 @@
 // reference attention needs no running maximum.
 // Reads   Shared::raw, rotated (written by the consumers), key_maxima.
 // Writes  Shared::statistics, key_maxima; at the end of the launch key_maxima in device memory, by
-//         member 0 of the group. The KV write's own list is in kv_write.cuh.
-// All 32 lanes share the dot products, which are one Gram matrix by tensor cores.
+//         member 0 of the group. What the KV write reads and writes: see kv_write.cuh.
+// All 32 lanes share the dot products, which are one Gram matrix on the tensor cores.
 #pragma once
 
 #include "kernels/ring/roles/kv_write.cuh"
@@ -94,8 +94,8 @@ __device__ __forceinline__ KeyScale warp_statistics(const LaunchParams& p, Share
   return {key, ptx::sqrt_approx(from_lane(square1, 22)) * key};
 }
 
-// Does for four heads what the function above does for two. q0 .. q3 and k fill one Gram matrix raw and
-// another rotated; lane l computes head l % 4.
+// Counterpart of warp_statistics() for four heads: one Gram matrix of the raw q0 .. q3 and k, one of the
+// rotated vectors; lane l computes head l % 4.
 template <typename L>
 __device__ __forceinline__ KeyScale warp_four_statistics(const LaunchParams& p, Shared<L>& s,
                                                          int layer, int lane) {
@@ -103,7 +103,7 @@ __device__ __forceinline__ KeyScale warp_four_statistics(const LaunchParams& p, 
   const Gram raw = warp_gram<L>(s.raw[layer & 1], at);
   const Gram rotated = warp_gram<L>(s.rotated[layer & 1], at);
   const int head = lane & 3, odd = head & 1;
-  constexpr int kKeyLane = 4 * kKey<L> + kKey<L> / 2;  // of |k|^2, entry 0
+  constexpr int kKeyLane = 4 * kKey<L> + kKey<L> / 2;  // the lane whose entry 0 is |k|^2
   const int own_lane = 4 * head + head / 2;  // the lane whose entry `odd` is the head's square
   const auto square = [](const Gram& g, int i) { return g.high[i] + 2 * g.low[i]; };
   const auto of_head = [&](float even_value, float odd_value, int from) {
@@ -159,7 +159,7 @@ __device__ __forceinline__ void run_statistics(const LaunchParams& p, Shared<L>&
       } else {
         key = warp_four_statistics(p, s, layer, lane);
       }
-      // Only this warp reads it again, in the next step.
+      // Only this warp reads key_maxima again, in the next step.
       if (lane == 0) s.key_maxima[layer] = fmaxf(s.key_maxima[layer], key.norm);
       if (block.member() == position % kMembers && kAblation != RingAblation::kNoLoads) {
         char* head = p.kv + static_cast<size_t>(layer * kGroups + block.group()) *

@@ -34,8 +34,8 @@ __device__ __forceinline__ Partial await_partial_words(const LaunchParams& p, co
   return sum;
 }
 
-// A word of attention partials of one reader warp, in words of 32 bits: [member / 2][pair of heads]
-// [member % 2][j], so that bit 1 of Lane::row is the pair of what a lane reads.
+// Where a word of attention partials lies among those for one reader warp, in units of 32 bits:
+// [member / 2][pair of heads][member % 2][j], so that bit 1 of Lane::row is the pair that a lane reads.
 template <typename L>
 __device__ __forceinline__ int partial_word(int member, int pair, int j) {
   return 4 * (((member >> 1) * L::kHeadPairs + pair) * 8 + (member & 1) * 4 + j);
@@ -63,7 +63,7 @@ __device__ __forceinline__ OutInput await_shares(Consumer<L, kAblation>& c, cons
   if constexpr (L::kHeadPairs == 1) {
     return combined_out_input(me, sum);
   } else {
-    // What is left are the members that bits 0 and 2 of Lane::row tell apart.
+    // Sums over the members that bits 0 and 2 of Lane::row distinguish.
 #pragma unroll
     for (int offset = 4; offset <= 16; offset *= 4) {
 #pragma unroll

@@ -1,8 +1,8 @@
-// A layer of a streamed shape: a phase goes in rounds of some tiles of 16 rows, a round chunk by chunk
-// through the registers (struct Rounds in layer_plan.h; phases.cuh).
+// A layer of a streamed shape: a phase consists of rounds of some tiles of 16 rows, whose weights pass
+// through the registers in chunks (struct Rounds in layer_plan.h; phases.cuh).
 //
-// One block in time, from top to bottom: one layer, then the end of a step. kernel.cuh has the signs;
-// [t] is the set of Shared::partials and of kPartials: Consumer::streamed_turn, which each hand-over
+// One block in time, from top to bottom: one layer, then the end of a step. Signs: see kernel.cuh; and
+// [t] is the set of Shared::partials and of kPartials, t = Consumer::streamed_turn, which each hand-over
 // changes.
 //
 //  loader         consumers                                     publisher         statistics

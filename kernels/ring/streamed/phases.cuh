@@ -1,10 +1,10 @@
-// The phases of a streamed shape, whose weights do not fit into the registers: same mathematics, same
-// exchange and same roles as the phases of a held shape (held/). A phase goes in rounds (struct
-// Rounds in layer_plan.h). In each round a warp multiplies some tiles of 16 rows with its columns,
-// chunk by chunk from the ring, and hands the sums over; the publisher publishes one round while the
-// consumers multiply the next. The first chunk is fetched
-// before the phase waits for its input. Between two rounds the consumers wait for kPartialsRead.
-// A warp keeps its input in shared memory, as B operands of the steps: Shared::activations.
+// The phases of a streamed shape, whose weights do not fit into the registers. Mathematics, exchange
+// and roles are those of a held shape (held/). A phase consists of rounds (struct Rounds in
+// layer_plan.h). In each round a warp multiplies some tiles of 16 rows with its columns, chunk by chunk
+// from the ring, and hands the sums over; the publisher publishes one round while the consumers
+// multiply the next. The first chunk is fetched before the phase waits for its input. Between two
+// rounds the consumers wait for kPartialsRead. A warp keeps its input in shared memory, as B operands
+// of the steps: Shared::activations.
 #pragma once
 
 #include "kernels/ring/streamed/attention.cuh"

@@ -6,8 +6,8 @@
 
 namespace mkbench::ring {
 
-// Pairs of neighbouring elements of a warp's share of the residual, and those of each lane at most:
-// pair 32 i + lane of the warp. The last ones are not in all lanes.
+// How many pairs of neighbouring elements of the residual a warp has, and a lane at most: a lane's pair
+// i is the warp's pair 32 i + lane. Some lanes may lack their last pair.
 template <typename L>
 inline constexpr int kWarpPairs = L::kWarpColumns / 2;
 template <typename L>
@@ -15,7 +15,7 @@ inline constexpr int kLanePairs = (kWarpPairs<L> + 31) / 32;
 
 template <typename L>
 __device__ __forceinline__ int pair_in_warp(const Lane& me, int i) {
-  return min(32 * i + me.lane, kWarpPairs<L> - 1);  // lanes without a pair look at the last one
+  return min(32 * i + me.lane, kWarpPairs<L> - 1);  // lanes without a pair repeat the last one
 }
 template <typename L>
 __device__ __forceinline__ bool has_pair(const Lane& me, int i) {
@@ -33,8 +33,8 @@ struct Residual {
 };
 
 // Waits for the groups' contributions to the lane's elements, all polled at once, and adds them to
-// the residual. As await_residual(), but the values that were seen last are read again with every
-// look, because they would take too many registers.
+// the residual. Like await_residual(), but each poll reads the values seen last (Shared::seen) again,
+// because keeping them would take too many registers.
 template <typename L, RingAblation kAblation>
 __device__ __forceinline__ void await_pairs(const Consumer<L, kAblation>& c, const Site& at,
                                             const Lane& me, const FixedWord* accumulator, int which,
@@ -183,7 +183,7 @@ __device__ __forceinline__ void multiply_round(Consumer<L, kAblation>& c, const 
   }
 }
 
-// Waits until the publisher has read the round before.
+// Waits until the publisher has read the previous round.
 __device__ __forceinline__ void await_partials_read() { ptx::named_sync<kOneMore>(kPartialsRead); }
 
 template <typename L, RingAblation kAblation>
