@@ -17,7 +17,7 @@ set(MKBENCH_DATA
   tests/plugins/naive_cpu.cpp
   tests/plugins/naive_cuda.cu)
 # Programs of scripts/ that mkbench starts, those that a user starts for a model (docs/real-weights.md), and what they
-# import: tests/test_install.py holds this list to the imports.
+# import: tests/scripts/test_install.py holds this list to the imports.
 set(MKBENCH_SCRIPTS
   capture_reference.py chart_files.py checkpoint_format.py compile_step.py doctor_python.py exit_codes.py fetch_model.py fleet.py
   fleet_cards.py

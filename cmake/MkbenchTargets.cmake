@@ -75,7 +75,7 @@ function(mkbench_engine name library host)
 endfunction()
 
 # mkbench_test(name LABEL host|gpu LIBS ... [SOURCES ...] [TIMEOUT s] [THREADS n] [SLOW] [WAITS]): one executable per file
-# tests/<name>.cpp. Exit code 77 of a test executable means skipped. THREADS: how many cores it keeps busy, for those
+# <name>.cpp beside the list that calls this, as SOURCES are. Exit code 77 of a test executable means skipped. THREADS: how many cores it keeps busy, for those
 # who run tests beside each other; a test of the GPU runs alone. SLOW: cases tagged [.][slow] become the test
 # <name>_slow, which runs when it is asked for, and in .ci/long. WAITS: it waits for processes that hang or are stopped,
 # by the wall clock; no other test of the lane `light` may.
@@ -90,6 +90,7 @@ function(mkbench_test name)
   if(NOT ARG_THREADS)
     set(ARG_THREADS 1)
   endif()
+  list(TRANSFORM ARG_SOURCES PREPEND ${CMAKE_CURRENT_LIST_DIR}/)
   string(COMPARE EQUAL ${ARG_LABEL} gpu alone)
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE mkbench_options mkbench_test_main ${ARG_LIBS})
@@ -108,12 +109,12 @@ function(mkbench_test name)
 endfunction()
 
 # mkbench_python_test(name [TIMEOUT s] [LABEL host|gpu] [CLASSES] [SLOW CLASS ...] [ENVIRONMENT NAME=VALUE ...]):
-# tests/<name>.py, a unittest file, run with the Python that has torch. CLASSES: each class but those named ...Test
+# <name>.py beside that list, a unittest file, run with the Python that has torch. CLASSES: each class but those named ...Test
 # becomes a test of its own, name.Class, so that the classes of a long file run beside each other. SLOW: classes that
 # run when they are asked for, and in .ci/long.
 function(mkbench_python_test name)
   cmake_parse_arguments(ARG "CLASSES" "TIMEOUT;LABEL" "ENVIRONMENT;SLOW" TIMEOUT 60 LABEL host ${ARGN})
-  set(file ${CMAKE_CURRENT_SOURCE_DIR}/${name}.py)
+  set(file ${CMAKE_CURRENT_LIST_DIR}/${name}.py)
   set(tests ${name})
   if(ARG_CLASSES)
     set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})

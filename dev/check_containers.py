@@ -3,7 +3,7 @@ devcontainer.json must be JSON with the keys that the two share. The linter must
 it. Exit 1 on any finding.
 
 The wheels of requirements/containers.txt are installed once into a folder of their own. No container engine is needed,
-and none is used: tests/run_dockerfile.py runs the file's commands.
+and none is used: tests/dev/run_dockerfile.py runs the file's commands.
 """
 
 import json

@@ -1,6 +1,6 @@
 """Checks the tracked files for what must not be in them: paths of one machine, hosts that are not public
-documentation, names of one version of Catch2, files too long to read, and links of a page to a file or heading that is
-not there. Prints one line a finding; exit 1 if there is any.
+documentation, names of one version of Catch2, files too long to read, files of tests/ outside its rooms, and links of a
+page to a file or heading that is not there. Prints one line a finding; exit 1 if there is any.
 """
 
 import pathlib
@@ -8,6 +8,7 @@ import re
 import sys
 
 import scripts_path  # noqa: F401
+from check_includes import MAY_INCLUDE, ROOMS
 from tracked_files import ROOT, check_files, show
 
 # Character classes keep this file from finding itself.
@@ -22,6 +23,9 @@ PUBLIC_HOSTS = (
 # Names of Catch2 differ between its versions; tests/support/catch2.h has those for both.
 CATCH2 = re.compile(r"\bCatc[h]::")
 CATCH2_FILES = ("tests/support/catch2.h", "tests/support/main.cpp")
+# tests/ has the folder of each unit's room, and these of what tests share.
+TEST_FOLDERS = {*MAY_INCLUDE, *ROOMS, "scripts", "dev",
+                "change_costs", "fleet", "fuzz", "mutants", "new_engine", "plugins", "support"} - {"harness", "tests"}
 # A link of Markdown to a file of this tree, or to a heading of a page.
 LINK = re.compile(r"\]\((?![a-z]+:)([^)#\s]*)(?:#([^)\s]+))?\)")
 CODE_SUFFIXES = {".c", ".h", ".cpp", ".cu", ".cuh", ".py", ".sh", ".cmake"}
@@ -44,6 +48,8 @@ def check_text(path: str, text: str) -> list[str]:
             found.append(f"{path}:{number}: a package index of one's own")
         if CATCH2.search(line) and path not in CATCH2_FILES:
             found.append(f"{path}:{number}: a name of one version of Catch2, outside {CATCH2_FILES[0]}")
+    if path.startswith("tests/") and path != "tests/CMakeLists.txt" and path.split("/")[1] not in TEST_FOLDERS:
+        found.append(f"{path}: outside the folders of tests/: {', '.join(sorted(TEST_FOLDERS))}")
     length = text.count("\n")
     if pathlib.PurePosixPath(path).suffix in CODE_SUFFIXES and length > LONGER.get(path, MAX_LINES):
         found.append(f"{path}: {length} lines; more than {LONGER.get(path, MAX_LINES)} is too long to read")

@@ -233,7 +233,7 @@ soak_engine() {
 # Faults planted in plain that a soak must see, each by one of its exit codes.
 soak_faults() {
   local fault wanted status rows
-  rows="$(grep -v '^#' "$root/tests/soak_faults_gpu.txt")" || return 1
+  rows="$(grep -v '^#' "$root/tests/cli/soak_faults_gpu.txt")" || return 1
   while read -r fault wanted; do
     "$mkbench" soak --device cuda --engine plain --model synthetic:cut --seed 1 --launches 20000 --tokens 200000 \
       --minutes 1 --timeout 10 --plant-fault "$fault" --out "soak/$fault" | tail -n 4

@@ -50,7 +50,7 @@ inline constexpr int kRingSlots = ring_slots<L>(9);
 // warp may look at the barrier only after the copy of the previous use has arrived.
 // In a large ring of a held shape, which holds a whole fetch, a warp looks at several slots ahead
 // and skips slots of the LM head. That is safe as long as at most ring_slots - 4 copies are in
-// flight there (most_head_copies_in_flight() in tuning.h, checked by tests/test_ring_parity.cpp).
+// flight there (most_head_copies_in_flight() in tuning.h, checked by tests/kernels/test_ring_parity.cpp).
 // Elsewhere every warp takes every slot of the LM head in order. K tiles that a warp skips have
 // arrived before it takes V, because the barrier kConsumers lies between.
 template <typename L>

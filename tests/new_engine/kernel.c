@@ -1,4 +1,4 @@
-/* A whole kernel for the engine of `mkbench new-engine DIR c`: tests/test_new_engine.py puts it between "Your kernel
+/* A whole kernel for the engine of `mkbench new-engine DIR c`: tests/cli/test_new_engine.py puts it between "Your kernel
  * begins" and "ends". One position at a time, fp32 between bf16 weights; C99 and C++. */
 #include <math.h>
 

@@ -1,4 +1,4 @@
-// A whole kernel for the engine of `mkbench new-engine DIR cuda`: tests/test_new_engine.py puts it between "Your kernel
+// A whole kernel for the engine of `mkbench new-engine DIR cuda`: tests/cli/test_new_engine.py puts it between "Your kernel
 // begins" and "ends", behind the kernels of tests/plugins/naive_cuda.cu, which it launches one position at a time.
 #include <cmath>
 

@@ -1,6 +1,6 @@
 // naive_cpu.cpp with one misbehaviour, which the library's own file name says up to the first '-' or
 // '.': copies of this file named crash.so, hang.so and hang-2.so differ in nothing else. The tables
-// of tests/test_cli_hosts.py give the expected verdicts.
+// of tests/hosts/test_cli_hosts.py give the expected verdicts.
 //
 // It happens in one decode without logits of MISBEHAVE_TOKENS tokens (7), which only timed blocks
 // and their warm-up decode: the call number MISBEHAVE_AT, counted from 1. Number 1 is the warm-up,

@@ -17,7 +17,7 @@
 namespace {
 
 // mkbench's tests break this file with -DNAIVE_FAULT=kTheta and so on; the tables of
-// tests/test_plugins.py give the expected verdict of each fault.
+// tests/plugin/test_plugins.py give the expected verdict of each fault.
 enum Fault {
   kNone,
   kTheta,      // RoPE's base is the library's default, 1e4

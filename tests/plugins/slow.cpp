@@ -1,7 +1,7 @@
 // naive_cpu.cpp with one change: it sleeps SLOW_US microseconds for each token, in prefill() too, as
 // an engine does that prefills token by token. With SLOW_WRONG every id from position 25 on is
 // wrong; with SLOW_HANGS the first call of decode() after a wrong id does not return.
-// tests/test_slow_engines.py gives the expected verdicts.
+// tests/plugin/test_slow_engines.py gives the expected verdicts.
 #include <unistd.h>
 
 #include "tests/plugins/changed_cpu.h"

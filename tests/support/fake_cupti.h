@@ -1,4 +1,4 @@
-// What a test sets of tests/fake_cupti.cpp, which takes the place of libcupti.
+// What a test sets of tests/device/fake_cupti.cpp, which takes the place of libcupti.
 #pragma once
 
 #include <cupti.h>

@@ -1,4 +1,4 @@
-// What a test sets of tests/fake_nvml.cpp, which takes the place of the driver's libnvidia-ml.
+// What a test sets of tests/device/fake_nvml.cpp, which takes the place of the driver's libnvidia-ml.
 #pragma once
 
 #include <atomic>

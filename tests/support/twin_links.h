@@ -1,4 +1,4 @@
-// Links to hosts of the host twin: one in this process, one a process of tests/twin_host.cpp.
+// Links to hosts of the host twin: one in this process, one a process of tests/hosts/twin_host.cpp.
 #pragma once
 
 #include <memory>

@@ -1,0 +1,260 @@
+"""`mkbench new-engine`: what it makes and refuses; each language builds, fails honestly empty, and passes filled in."""
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import unittest
+
+from support.cli_support import BINARY, ROOT, CliTest, environment
+from support.page_blocks import blocks
+
+KERNELS = ROOT / "tests" / "new_engine"
+SOURCES = {"c": "engine.c", "cpp": "engine.cpp", "cuda": "engine.cu", "python": "engine.py"}
+WORKFLOWS = {"c": {"cpu"}, "cpp": {"cpu"}, "cuda": {"gpu"}, "python": {"cpu", "gpu"}}
+PAGE = "docs/new-engine.md"
+ARCH = "sm_90"
+
+
+def kernel(language):
+    """The code that a test writes in the place of a person."""
+    if language == "python":
+        return (KERNELS / "kernel.py").read_text().split("class Kernel:\n")[1]
+    if language != "cuda":
+        return (KERNELS / "kernel.c").read_text()
+    naive = (ROOT / "tests" / "plugins" / "naive_cuda.cu").read_text()
+    begin, end = naive.index("// Returns to every thread"), naive.index("// Device memory that is freed")
+    return ("constexpr int kThreads = 256, kArgmaxThreads = 1024;\n" + naive[begin:end]
+            + (KERNELS / "kernel.cu").read_text())
+
+
+def fill(source, language):
+    """Puts the kernel between the two marks of a new engine's source."""
+    lines = source.read_text().splitlines(keepends=True)
+    [begin] = [i for i, line in enumerate(lines) if "---- Your kernel begins ---" in line]
+    [end] = [i for i, line in enumerate(lines) if "---- Your kernel ends ---" in line]
+    source.write_text("".join(lines[:begin + 1]) + kernel(language) + "".join(lines[end:]))
+
+
+class NewEngineTest(CliTest):
+    prompts = ("corpus-17", "other-2")
+
+    def new(self, language, name="my-kernel", filled=False):
+        """The new folder, in which mkbench is on PATH."""
+        done = self.mkbench("new-engine", name, language)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        folder = self.folder / name
+        if filled:
+            fill(folder / SOURCES[language], language)
+        return folder
+
+    def references(self):
+        """A folder with the prompts alone, made once."""
+        folder = self.folder / "references"
+        return str(folder) if folder.exists() else self.short_reference(prompts=self.prompts)
+
+    def shell(self, folder, commands, **variables):
+        """Runs commands as a person types them, on a few prompts and with short times."""
+        tools = self.folder / "tools"
+        if not tools.exists():
+            tools.mkdir()
+            (tools / "mkbench").write_text(f'#!/bin/sh\nexec "{BINARY}" "$@"\n')
+            (tools / "mkbench").chmod(0o755)
+        variables.setdefault("MKBENCH_REFERENCE", self.references())
+        env = environment(MKBENCH_N_GEN="8", MKBENCH_BLOCKS="2", MKBENCH_PLOT="off", **variables)
+        env["PATH"] = f"{tools}:{pathlib.Path(os.environ['CUDACXX']).parent}:{env['PATH']}"
+        return subprocess.run(["bash", "-uo", "pipefail", "-c", commands], cwd=folder, env=env, text=True, timeout=150,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
+
+    def compile(self, folder, *command):
+        done = subprocess.run(command, cwd=folder, text=True, check=False,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        self.assertEqual((done.returncode, done.stdout), (0, ""))
+
+    def judge(self, folder, engine):
+        """One run: exit code, and what the report says of the engine."""
+        self.out = folder / "report"
+        result = self.bench("--engine", str(folder / engine), "--reference", self.references(), "--compare", "none")
+        return result, self.engine(self.report(), str(folder / engine))
+
+
+class Folders(NewEngineTest):
+    def test_each_language(self):
+        for language, source in SOURCES.items():
+            with self.subTest(language=language):
+                folder = self.new(language, f"{language} 1")
+                files = {file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()}
+                workflows = {f".github/workflows/mkbench-{job}.yml" for job in WORKFLOWS[language]}
+                built = {"Makefile", "engine_abi.h"} if language != "python" else set()
+                self.assertEqual(files, {source, "README.md", "gate.sh", ".gitignore"} | workflows | built)
+                texts = {file: (folder / file).read_text() for file in files}
+                self.assertEqual([f for f, text in texts.items() if re.search("@[A-Z]+@", text)], [])
+                self.assertIn(f'"{language}-1"', texts[source])
+                self.assertIn(f"`{source}`", texts["README.md"])
+                if built:
+                    self.assertEqual(texts["engine_abi.h"], (ROOT / "references" / "engine_abi.h").read_text())
+
+    def test_it_says_what_comes_next(self):
+        told = self.mkbench("new-engine", "a folder/of mine", "c")
+        self.assertIn("\nnext:\ncd 'a folder/of mine'\nmake\nmkbench parity --engine ./engine.so ", told.stdout)
+        self.assertEqual(self.mkbench("new-engine", "other", "c", "--quiet").stdout, "")
+        (self.folder / "empty").mkdir()
+        self.assertEqual(self.mkbench("new-engine", "empty", "python").returncode, 0)
+
+    def test_refusals(self):
+        (self.folder / "file").write_text("mine")
+        (self.folder / "full").mkdir()
+        (self.folder / "full" / "engine.c").write_text("mine")
+        for args, told in [
+            (("file", "c"), "file: found a file, wanted an empty folder or none"),
+            (("full", "c"), "full: the folder is not empty, and nothing is overwritten"),
+            (("file/below", "c"), "file/below: Not a directory"),
+            (("/proc/self/new", "c"), "/proc/self/new: "),  # nobody may write there
+            (("new", "rust"), "language: found 'rust', wanted one of c, cpp, cuda, python"),
+            (("new",), "name a new folder and a language: DIR c|cpp|cuda|python"),
+            (("", "c"), "name a new folder and a language: DIR c|cpp|cuda|python"),
+        ]:
+            with self.subTest(args=args):
+                done = self.mkbench("new-engine", *args)
+                self.assertEqual((done.returncode, done.stdout), (2, ""))
+                self.assertRegex(done.stderr, r"\Amkbench: error: mkbench new-engine: [^\n]*\n\Z")
+                self.assertIn(told, done.stderr)
+        self.assertEqual(sorted(p.name for p in self.folder.iterdir()), ["file", "full"])
+        self.assertEqual([p.read_text() for p in (self.folder / "full").iterdir()], ["mine"])
+
+
+@unittest.skipIf(shutil.which("make") is None, "there is no make on PATH")
+class C(NewEngineTest):
+    def test_it_compiles_without_a_warning(self):
+        folder = self.new("c")
+        strict = ("-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "engine.c", "-o", "engine.so")
+        self.compile(folder, "cc", "-std=c99", "-pedantic", *strict)
+        self.compile(folder, os.environ["CXX"], "-x", "c++", *strict)
+        folder = self.new("cpp", "cpp", filled=True)
+        done = self.shell(folder, "make CXXFLAGS='-O2 -Werror'")
+        self.assertEqual((done.returncode, done.stderr), (0, ""), done.stdout)
+
+    def test_empty_it_fails_with_the_place(self):
+        """By the commands of docs/new-engine.md, which are those of its own README: what is called first is named, with
+        its line."""
+        begin, gate = blocks(PAGE)
+        self.assertEqual(gate, "bash gate.sh cpu\n")  # see below
+        done = self.shell(self.folder, begin)
+        folder = self.folder / "my-kernel"
+        self.assertEqual("".join(begin.splitlines(keepends=True)[2:]), blocks(folder / "README.md")[0])
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        source = (folder / "engine.c").read_text().splitlines()
+        places = re.findall(r"- \./engine\.so: RUNTIME_ERROR: .*: (\w+) is not written yet: engine\.c:(\d+)",
+                            done.stdout)
+        self.assertEqual(len(places), 2, done.stdout)  # of parity, and of run
+        for function, line in places:
+            self.assertIn(f'not_written(e, "{function}", __LINE__)', source[int(line) - 1])
+            self.assertIn(f"{function} is not written yet: engine.c:{line}\n", (ROOT / PAGE).read_text())
+        rows = [line for line in done.stdout.splitlines() if line.startswith("|") and "engine.so" in line]
+        self.assertEqual([row for row in rows if "PASS" in row], [])
+
+    def test_filled_in_it_passes_the_gate(self):
+        """parity, then run, by the line that CI runs."""
+        folder = self.new("c", filled=True)
+        _, model, _, references = self.short_model(160)
+        done = self.shell(folder, "bash gate.sh cpu", MKBENCH_MODEL=model, MKBENCH_REFERENCE=references)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn("my-kernel@engine.so", done.stdout)
+        self.assertEqual(done.stdout.count("**PASS** (exit code 0, 1 case)"), 2, done.stdout)
+        for name in ("parity", "run"):
+            self.assertTrue((folder / "reports" / name / "report.json").exists(), name)
+
+    def test_the_gate_gets_mkbench(self):
+        """From a git repository, at a commit; without any it ends with one line."""
+        folder = self.new("c")
+        repository = self.folder / "repository"
+        (repository / "scripts").mkdir(parents=True)
+        (repository / "scripts" / "run.sh").write_text('#!/bin/sh\necho "ran $*"\n')
+        (repository / "scripts" / "run.sh").chmod(0o755)
+        git = ["git", "-C", str(repository), "-c", "user.name=a", "-c", "user.email=a"]
+        for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "one"]):
+            subprocess.run(git + words, check=True)
+        # Without mkbench on PATH.
+        env = environment(PATH="/usr/bin:/bin")
+
+        def gate(*args, **variables):
+            done = subprocess.run(["bash", "gate.sh", *args], cwd=folder, env=env | variables, text=True, check=False,
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            return done.returncode, done.stdout, done.stderr
+        at = {"GATE_MKBENCH_URL": str(repository)}
+        status, out, told = gate("cpu", **at, GATE_MKBENCH_REF="HEAD")
+        self.assertEqual(status, 0, told)
+        self.assertEqual(re.findall("^ran (.*)$", out, re.MULTILINE), [
+            f"{name} --engine ./engine.so --device cpu --out reports/{name}" for name in ("parity", "run")])
+        for args, variables, said in [
+            (("gpu",), at, "device: found 'gpu', wanted cpu or cuda"), (("cpu",), {}, "there is no mkbench"),
+            (("cpu",), at | {"GATE_MKBENCH_REF": "v9"}, "has no commit v9"),
+        ]:
+            status, _, told = gate(*args, **variables)
+            self.assertEqual(status, 2, told)
+            self.assertRegex(told.splitlines()[-1], f"^gate.sh: error: .*{said}")
+
+
+@unittest.skipIf(shutil.which("make") is None, "there is no make on PATH")
+class Cuda(NewEngineTest):
+    def test_it_compiles(self):
+        """As it is and filled in, for one architecture."""
+        folder, nvcc = self.new("cuda"), os.environ["CUDACXX"]
+        done = self.shell(folder, f"make ARCH={ARCH} NVCC='{nvcc}' NVCCFLAGS='-Werror all-warnings'")
+        self.assertEqual((done.returncode, done.stderr), (0, ""), done.stdout)
+        fill(folder / "engine.cu", "cuda")
+        done = self.shell(folder, f"make ARCH={ARCH} NVCC='{nvcc}' NVCCFLAGS='-Werror all-warnings'")
+        self.assertEqual((done.returncode, done.stderr), (0, ""), done.stdout)
+
+
+@unittest.skipIf(shutil.which("make") is None, "there is no make on PATH")
+class MoreRuns(NewEngineTest):
+    def test_as_cpp(self):
+        folder = self.new("cpp", filled=True)
+        self.assertEqual(self.shell(folder, "make").returncode, 0)
+        result, engine = self.judge(folder, "engine.so")
+        self.assertEqual((result.returncode, engine["verdict"]), (0, "PASS"), result.stdout + result.stderr)
+
+    def test_cuda_has_no_code_for_a_cpu(self):
+        folder = self.new("cuda")
+        self.assertEqual(self.shell(folder, f"make ARCH={ARCH} NVCC='{os.environ['CUDACXX']}'").returncode, 0)
+        result, engine = self.judge(folder, "engine.so")
+        self.assertEqual((result.returncode, engine["verdict"]), (6, "UNSUPPORTED_DEVICE"), result.stderr)
+        self.assertIn("devices: found cuda, wanted cpu", engine["reasons"][0])
+
+    def test_another_shape_is_refused(self):
+        """The frame compares every weight with the model: here the source wants another one."""
+        folder = self.new("c")
+        source = (folder / "engine.c").read_text()
+        wrong = source.replace('{"mlp.up_proj", m->intermediate,', '{"mlp.up_proj", m->intermediate + 1,')
+        self.assertNotEqual(source, wrong)
+        (folder / "engine.c").write_text(wrong)
+        self.assertEqual(self.shell(folder, "make").returncode, 0)
+        result, engine = self.judge(folder, "engine.so")
+        self.assertEqual((result.returncode, engine["verdict"]), (2, "BAD_INPUT"), result.stdout + result.stderr)
+        self.assertRegex(engine["reasons"][0], r"model\.layers\.0\.mlp\.up_proj\.weight: found \[\d+, \d+\] of")
+
+
+class Python(NewEngineTest):
+    prompts = ("corpus-1", "corpus-17", "corpus-64", "other-2")  # R_KL of the two alone is over its limit: few logits
+
+    def test_empty_it_fails_with_the_place_and_filled_in_it_passes(self):
+        """Both in one run, which judges the baseline once."""
+        empty = self.new("python", "empty") / "engine.py"
+        filled = self.new("python", "filled", filled=True) / "engine.py"
+        result = self.bench("--engine", f"{empty},{filled}", "--reference", self.references(), "--compare", "none")
+        self.assertEqual(result.returncode, 1, result.stdout + result.stderr)
+        report = self.report()
+        engine = self.engine(report, str(empty))
+        self.assertEqual(engine["verdict"], "RUNTIME_ERROR")
+        place = re.search(r"(prefill|decode) is not written yet \(engine\.py, line (\d+)\)", engine["reasons"][0])
+        self.assertTrue(place, engine["reasons"])
+        line = empty.read_text().splitlines()[int(place[2]) - 1]
+        self.assertIn(f'NotImplementedError("{place[1]} is not', line)
+        engine = self.engine(report, str(filled))
+        self.assertEqual((engine["verdict"], engine["resolved_name"]), ("PASS", "filled@engine.py"), engine["reasons"])
+
+
+if __name__ == "__main__":
+    unittest.main()

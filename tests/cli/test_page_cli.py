@@ -1,0 +1,77 @@
+"""The page that a run leaves beside its report, and what becomes of the run where none can be made."""
+
+import importlib.util
+import os
+import signal
+import sys
+import unittest
+
+from support.cli_support import CliTest, HostsTest
+
+MISSING = [name for name in ("jinja2", "vl_convert") if not importlib.util.find_spec(name)]
+OWN_PYTHON = {"MKBENCH_PYTHON": sys.executable}
+
+
+@unittest.skipIf(MISSING, f"no {' and no '.join(MISSING)}")
+class Made(CliTest):
+    def test_a_run_with_plots_has_a_page_and_stands_by_verify(self):
+        done = self.bench("--plot=on", env_more=OWN_PYTHON)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertNotIn("warning: no", done.stderr)
+        page = self.out / "report.html"
+        self.assertIn(">PASS</span> CPU", page.read_text())
+        self.assertTrue(list((self.out / "plots").glob("*.svg")))
+        done = self.mkbench("verify", str(self.out))
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+        drawn = self.mkbench("plot", str(self.out), "--out", str(self.folder / "again"), env=OWN_PYTHON)
+        self.assertEqual((drawn.returncode, drawn.stdout), (0, f"{self.folder / 'again'}\n"), drawn.stderr)
+        self.assertEqual((self.folder / "again" / "report.html").read_bytes(), page.read_bytes())
+
+    def test_a_run_without_plots_has_none(self):
+        done = self.bench()
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(sorted(os.listdir(self.out)), ["junit.xml", "report.json", "report.md"])
+
+    def test_a_failed_run_has_a_page_that_says_why(self):
+        broken = self.folder / "broken.so"
+        broken.write_text("no library")
+        done = self.bench("--engine", f"host-twin,{broken}", "--plot=on", env_more=OWN_PYTHON)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        text = (self.out / "report.html").read_text()
+        self.assertIn(">BAD_INPUT</span> CPU", text)
+        self.assertIn("No times of ", text)
+
+
+class NotMade(CliTest):
+    def test_what_cannot_be_made_is_a_warning_and_no_verdict(self):
+        for python, why in (("/bin/false", "the page's script ended with 1"), ("/no/python", "cannot run /no/python")):
+            done = self.bench("--plot=on", "--out", str(self.out), env_more={"MKBENCH_PYTHON": python})
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn(f"mkbench: warning: no report.html: {why}\n", done.stderr)
+            self.assertIn("mkbench: warning: no plots: ", done.stderr)
+            self.assertEqual(sorted(os.listdir(self.out)), ["junit.xml", "report.json", "report.md"])
+            self.assertEqual(self.report()["verdict"]["status"], "PASS")
+            self.out = self.folder / "second"
+
+
+class Interrupted(HostsTest):
+    @unittest.skipIf(MISSING, f"no {' and no '.join(MISSING)}")
+    def test_a_partial_report_has_a_page_until_a_resumed_run_replaces_it(self):
+        # Of two switches the later one counts: start() says --no-plot.
+        process = self.start("--model", "tiny", "--reference", self.short_reference(), "-n", "7", "-d", "0,2",
+                             "--blocks", "3", "--plot=on", **OWN_PYTHON)
+        self.wait_for(process, "case 2/2")
+        process.send_signal(signal.SIGINT)
+        _, stderr = process.communicate(timeout=120)
+        self.assertEqual(process.returncode, 130, stderr)
+        self.assertIn("The run was interrupted", (self.out / "report.html").read_text())
+        self.assertFalse((self.out / "plots").exists())
+        done = self.mkbench("--resume", str(self.out), "--no-plot", timeout=300,
+                            env={"TMPDIR": str(self.tmp), **OWN_PYTHON})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertFalse((self.out / "report.html").exists())
+
+
+if __name__ == "__main__":
+    unittest.main()

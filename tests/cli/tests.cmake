@@ -1,0 +1,30 @@
+# The command line, and its commands through the real program.
+mkbench_test(test_options LABEL host LIBS mkbench_cli SOURCES test_options.cpp test_command_options.cpp test_version_options.cpp)
+mkbench_test(test_plan LABEL host LIBS mkbench_cli)
+foreach(name test_cli test_page_cli test_replay test_told)
+  mkbench_python_test(${name} CLASSES SLOW Made ReplayPlugins TIMEOUT 200 ENVIRONMENT "BINARY_UNDER_TEST=$<TARGET_FILE:mkbench>"
+    "PLUGINS=${CMAKE_CURRENT_BINARY_DIR}/plugins")
+endforeach()
+set_tests_properties(test_told.Foretold PROPERTIES RUN_SERIAL TRUE TIMEOUT 400)
+mkbench_python_test(test_cli_doctor CLASSES TIMEOUT 200 ENVIRONMENT "BINARY_UNDER_TEST=$<TARGET_FILE:mkbench>")
+mkbench_python_test(test_audit_cli TIMEOUT 200 ENVIRONMENT "BINARY_UNDER_TEST=$<TARGET_FILE:mkbench>"
+  "PLUGINS=${CMAKE_CURRENT_BINARY_DIR}/plugins")
+# With programs in the place of Nsight's.
+mkbench_python_test(test_profile TIMEOUT 200 ENVIRONMENT "BINARY_UNDER_TEST=$<TARGET_FILE:mkbench>"
+  "NVTX_INJECTION=$<TARGET_FILE:mkbench_nvtx_injection>")
+# The talker of Qwen3-TTS.
+mkbench_python_test(test_talker TIMEOUT 200 ENVIRONMENT "BINARY_UNDER_TEST=$<TARGET_FILE:mkbench>")
+# Differences planted in a folder, named by inspect and refused by the loader.
+mkbench_python_test(test_inspect TIMEOUT 120 ENVIRONMENT "BINARY_UNDER_TEST=$<TARGET_FILE:mkbench>"
+  "LOAD_PROBE=$<TARGET_FILE:load_probe>")
+
+# With engines from elsewhere.
+mkbench_python_test(test_soak_cli CLASSES SLOW Found TIMEOUT 900 ENVIRONMENT ${mkbench_plugin_environment})
+mkbench_python_test(test_soak_gpu LABEL gpu TIMEOUT 300 ENVIRONMENT ${mkbench_plugin_environment})
+mkbench_python_test(test_cli_clock TIMEOUT 200 ENVIRONMENT ${mkbench_plugin_environment})
+mkbench_python_test(test_cli_missing CLASSES SLOW Cuda NarrowContainer TIMEOUT 200 ENVIRONMENT ${mkbench_plugin_environment})
+mkbench_python_test(test_timeline_cli CLASSES TIMEOUT 200 ENVIRONMENT ${mkbench_plugin_environment})
+mkbench_python_test(test_timeline_gpu LABEL gpu TIMEOUT 300 ENVIRONMENT ${mkbench_plugin_environment})
+mkbench_python_test(test_launches_gpu LABEL gpu TIMEOUT 300 ENVIRONMENT ${mkbench_plugin_environment})
+mkbench_python_test(test_new_engine CLASSES SLOW MoreRuns TIMEOUT 200 ENVIRONMENT ${mkbench_plugin_environment})
+mkbench_python_test(test_new_engine_gpu LABEL gpu TIMEOUT 300 ENVIRONMENT ${mkbench_plugin_environment})

@@ -1,0 +1,6 @@
+# tests of house
+mkbench_python_test(test_house_checks)
+mkbench_python_test(test_house_pages)
+mkbench_python_test(test_house_report)
+mkbench_python_test(test_ratio_limits)
+mkbench_python_test(test_containers)

@@ -1,0 +1,312 @@
+"""The page of a report (scripts/report_page.py), read without a browser: structure, figures, escaping, bad reports."""
+
+import base64
+import hashlib
+import importlib.util
+import json
+import re
+import resource
+
+from support.page_support import PLANTED, Pages, main, plant
+from support.report_support import spoiled
+
+import page_tables
+import plot_report
+import report_file
+import report_page
+
+MISSING = [name for name in ("jinja2", "vl_convert") if not importlib.util.find_spec(name)]
+
+
+def points_of(reader, title_part):
+    """Rows of the chart's own table, by the axis title that holds `title_part`."""
+    for chart in reader.data()["charts"]:
+        if title_part in json.dumps(chart["spec"]):
+            table = chart["spec"]["data"]["values"]
+            return [dict(zip(table["columns"], row)) for row in table["rows"]]
+    return []
+
+
+class Structure(Pages):
+    def test_it_loads_nothing_and_runs_two_scripts(self):
+        reader = self.read(self.example("gpu"))
+        self.assertEqual(reader.open, [])
+        loads = [(tag, name) for tag, attributes in reader.elements for name in attributes
+                 if name in ("src", "href", "srcset", "data", "action", "formaction", "poster", "background")]
+        self.assertEqual(loads, [])
+        for style in reader.styles:
+            self.assertNotRegex(style, r"url\(|@import|http")
+        kinds = [kind for kind, _ in reader.scripts]
+        self.assertEqual(kinds, ["application/json", "", ""])
+        policy = next(a["content"] for tag, a in reader.elements if a.get("http-equiv") == "Content-Security-Policy")
+        for part in ("default-src 'none'", "base-uri 'none'", "form-action 'none'"):
+            self.assertIn(part, policy)
+        wanted = ["'sha256-" + base64.b64encode(hashlib.sha256(body.encode()).digest()).decode() + "'"
+                  for kind, body in reader.scripts if not kind]
+        self.assertEqual(re.findall(r"'sha256-[^']*'", policy), wanted)
+        self.assertNotIn("script-src 'unsafe-inline'", policy)
+
+    def test_every_chart_has_its_place_a_title_and_axes_with_words(self):
+        reader = self.read(self.example("gpu"))
+        places = [a["id"] for _, a in reader.elements if a.get("class") == "chart"]
+        charts = reader.data()["charts"]
+        self.assertEqual(places, [chart["id"] for chart in charts])
+        # Three for the depths; for each of three cases ladder, ratios, distribution, series, clocks.
+        self.assertEqual(len(charts), 3 + 3 * 5)
+        for chart in charts:
+            titles = re.findall(r'"title": "([^"]+)"', json.dumps(chart["spec"]))
+            self.assertTrue(titles, chart["id"])
+
+    def test_a_quantised_engine_stands_apart(self):
+        report = self.example("gpu")
+        self.assertNotIn("Quantised", self.read(report).text())
+        name = report_file.label_of(report["cases"][0]["engines"][1])
+        for case in report["cases"]:
+            case["engines"][1]["parity"] = {**(case["engines"][1]["parity"] or case["engines"][0]["parity"]),
+                                            "precision": "lossy"}
+        reader = self.read(report)
+        text = reader.text()
+        self.assertEqual(text.count("Quantised engines (class lossy)"), 1)
+        rows = text[text.index("Quantised engines"):text.index("No share of the ceiling")
+                    if "No share of the ceiling" in text else None]
+        self.assertIn(f"{name} (lossy)", rows)
+        case = report["cases"][0]
+        engine = next(e for e in page_tables.result_rows(case, 0) if e["lossy"])
+        self.assertEqual((engine["speedup"], "speedup_verdict" in engine), ("-", False))
+        self.assertTrue(any(p["engine"] == f"{name} (lossy)" for p in points_of(reader, '"tokens per second')))
+
+    def test_figures_are_those_of_the_report(self):
+        report = self.example("gpu")
+        reader = self.read(report)
+        text = reader.text()
+        shares, rates = points_of(reader, "% of the ceiling's rate"), points_of(reader, '"tokens per second')
+        for case in report["cases"]:
+            for engine in case["engines"]:
+                at = {"engine": report_file.label_of(engine), "x": case["axes"]["depth"]}
+                share, = [p for p in shares if p.items() >= at.items()]
+                self.assertAlmostEqual(share["value"], 100 * engine["share"])
+                self.assertAlmostEqual(share["low"], 100 * engine["share_ci"]["low"])
+                rate, = [p for p in rates if p.items() >= at.items()]
+                self.assertEqual((rate["value"], rate["high"]), (engine["tok_per_s"], engine["tok_per_s_ci_high"]))
+                self.assertIn(f"{100 * engine['share']:.1f} [", text)
+        fastest = report["cases"][0]["comparisons"][0]
+        self.assertIn(f"{fastest['speedup']:.2f}x [", text)
+        self.assertIn("3 of 3", text)
+
+    def test_the_speed_up_is_over_the_fastest_baseline(self):
+        case = {"engines": [{"name": n, "role": r, "ms_per_tok": ms and {"mean": ms}} for n, r, ms in (
+            ("eager", "baseline", 17.0), ("graph", "baseline", 2.4), ("late", "baseline", None), ("ring", "candidate", 0.3))],
+            "comparisons": [{"baseline": b, "candidate": "ring", "speedup": s} for b, s in (
+                ("eager", 56.7), ("graph", 8.0), ("late", None))]}
+        ring = case["engines"][3]
+        self.assertEqual(report_file.comparison_of(case, ring)["speedup"], 8.0)
+        case["engines"][1]["ms_per_tok"] = None
+        self.assertEqual(report_file.comparison_of(case, ring)["speedup"], 56.7)
+        case["engines"][0]["ms_per_tok"] = None
+        self.assertIsNone(report_file.comparison_of(case, ring))
+
+    def test_samples_are_all_there_once_for_each_case(self):
+        report = self.example("gpu")
+        data = self.read(report).data()["data"]
+        self.assertEqual(len(data), len(report["cases"]))
+        for table, case in zip(data.values(), report["cases"]):
+            rows = [dict(zip(table["columns"], row)) for row in table["rows"]]
+            for engine in case["engines"]:
+                mine = [r for r in rows if r["engine"] == report_file.label_of(engine)]
+                self.assertEqual([r["ms"] for r in mine],
+                                 [round(s["times"]["host_ms"] / s["tokens"], 6) for s in engine["samples"]])
+                self.assertEqual({r["clock"] for r in mine}, {1.98})
+
+    def test_several_reports_and_models(self):
+        cpu = self.example("cpu")
+        reader = self.read(self.example("gpu"), cpu)
+        text = reader.text()
+        self.assertIn("synthetic: decode, 16 tokens a block", text)
+        self.assertIn(f"{cpu['cases'][0]['model']['name']}: decode", text)
+        self.assertIn("this is not a GPU result", text)
+        ids = [a["id"] for _, a in reader.elements if "id" in a]
+        self.assertEqual(len(ids), len(set(ids)))
+
+
+class Kinds(Pages):
+    def test_no_gpu_says_why_there_is_no_share(self):
+        report = self.example("cpu")
+        reader = self.read(report)
+        self.assertIn(f"No share of the ceiling: {report['cases'][0]['ceiling']['reason'] or 'it was not timed'}",
+                      reader.text())
+        self.assertEqual(points_of(reader, "% of the ceiling's rate"), [])
+
+    def test_an_engine_without_times_says_why_and_is_not_drawn(self):
+        report = self.example("gpu")
+        for case in report["cases"]:
+            engine = case["engines"][1]
+            engine.update(verdict="HANG", reasons=["no progress for 10 s"], ms_per_tok=None, tok_per_s=None, share=None)
+        reader = self.read(report)
+        self.assertIn("No times of megakernel (plain): no progress for 10 s", reader.text())
+        self.assertNotIn("megakernel", json.dumps(reader.data()["data"]))
+        self.assertNotIn("megakernel", json.dumps(points_of(reader, '"tokens per second')))
+
+    def test_no_engine_with_times_and_no_case(self):
+        text = self.read(self.example("empty")).text()
+        self.assertIn("This report has no cases.", text)
+        report = self.example("failed")
+        for case in report["cases"]:
+            for engine in case["engines"]:
+                engine.update(ms_per_tok=None, tok_per_s=None, share=None)
+            case["ceiling"]["ms_per_tok"] = None
+            for comparison in case["comparisons"]:
+                comparison["speedup"] = None
+        reader = self.read(report)
+        self.assertEqual(reader.data()["charts"], [])
+        self.assertIn("counting: position 5: found 7, wanted 221", reader.text())
+
+    def test_an_interrupted_report(self):
+        report = self.example("gpu")
+        report["verdict"].update(interrupted=True, status="INTERRUPTED", exit_code=130)
+        last = report["cases"][-1]
+        last.update(interrupted=True, verdict="SKIPPED", engines=[], comparisons=[])
+        text = self.read(report).text()
+        self.assertIn("The run was interrupted: this report is partial.", text)
+        self.assertIn("Interrupted before its end.", text)
+
+    def test_prefill(self):
+        report = self.example("diagnosed")
+        case = next(c for c in report["cases"] if c["axes"]["n_prompt"] > 0)
+        reader = self.read(report)
+        self.assertIn("prefill and the first token", reader.text())
+        self.assertIn(page_tables.charts.digits(case["engines"][1]["ttft_ms"]), reader.text())
+        self.assertTrue(points_of(reader, "ms per prompt id"))
+
+    def test_warnings_and_dropped_samples(self):
+        report = self.example("diagnosed")
+        report["meta"]["warnings"] = ["the card is warm"]
+        reader = self.read(report)
+        self.assertIn("the card is warm", reader.text())
+        table = reader.data()["data"]["samples-0"]
+        dropped = [s["dropped_for"] for e in report["cases"][0]["engines"] for s in e["dropped_samples"]]
+        self.assertTrue(dropped)
+        self.assertEqual([row[table["columns"].index("dropped")] for row in table["rows"]
+                          if row[table["columns"].index("dropped")]], dropped)
+
+    def test_long_parity_tables_keep_every_row_that_differs(self):
+        report = self.example("gpu")
+        parity = report["cases"][0]["engines"][1]["parity"]
+        parity["rows"] = [{**parity["rows"][0], "pos": i} for i in range(2000)]
+        parity["rows"][1500] |= {"match": "WRONG", "mk_id": 987654}
+        text = self.read(report).text()
+        self.assertIn("251 of 2000 rows", text)
+        self.assertIn("987654", text)
+
+    def test_engines_from_files_have_short_names(self):
+        report = self.example("gpu")
+        for case in report["cases"]:
+            for engine, name in zip(case["engines"], ("/far/away/one.so", "/far/away/two.so")):
+                engine.update(name=name, resolved_name=f"it@{name[10:]}")
+        reader = self.read(report)
+        self.assertIn(" it@one.so ", reader.text())
+        self.assertNotIn("/far/away", json.dumps(reader.data()))
+
+
+class Hostile(Pages):
+    def test_text_of_a_report_stays_text(self):
+        for kind in ("gpu", "failed"):
+            reader = self.read(plant(self.example(kind)))
+            self.assertEqual([tag for tag, _ in reader.elements if tag in ("img", "script")], ["script"] * 3, kind)
+            self.assertEqual([a for _, a in reader.elements if any(name.startswith("on") for name in a)], [], kind)
+            self.assertGreater(reader.text().count(PLANTED), 15, kind)
+            self.assertTrue(any(PLANTED in row[0] for row in reader.data()["data"]["samples-0"]["rows"]), kind)
+
+    def test_nothing_planted_becomes_an_expression(self):
+        """Vega compiles what stands in expr, signal, test, calculate, filter, labelExpr; they hold our text alone."""
+        def expressions(node):
+            for key, inner in node.items() if isinstance(node, dict) else enumerate(node):
+                if key in ("expr", "signal", "test", "calculate", "filter", "labelExpr", "href", "url"):
+                    yield json.dumps(inner)
+                elif isinstance(inner, (dict, list)):
+                    yield from expressions(inner)
+
+        found = set()
+        for chart in self.read(plant(self.example("diagnosed"))).data()["charts"]:
+            found |= set(expressions(chart["spec"]))
+        self.assertGreater(len(found), 4)
+        self.assertEqual([text for text in found if "planted" in text], [])
+
+    def test_malformed_values_never_trace_back(self):
+        """Every value of a report, replaced by values that it cannot have."""
+        good = self.example("gpu")
+        good["cases"] = good["cases"][:1]
+        for engine in good["cases"][0]["engines"]:
+            engine["samples"] = engine["samples"][:2]
+        good["cases"][0]["ceiling"]["samples"] = good["cases"][0]["ceiling"]["samples"][:2]
+        draw = report_page.template()
+        tried = refused = 0
+        for changed in spoiled(good):
+            tried += 1
+            try:
+                plot_report.collect([changed])
+                report_page.fill(draw, [changed], ["report.json"], ["", ""])
+            except report_file.INCOMPLETE:
+                refused += 1
+        self.assertGreater(tried, 1500)
+        self.assertGreater(refused, 300)
+
+    def test_bad_reports_are_refused_in_one_line(self):
+        for program in ("report_page", "plot_report"):
+            for text, wanted in (("", "not JSON"),
+                                 ('{"schema": {"id": "mkbench.report", "version": "1.0.0"}}', "not a complete report")):
+                done = self.make(text, name="bad", program=program)
+                self.assertEqual((done.returncode, done.stderr.count("\n")), (2, 1), done.stderr)
+                self.assertIn(wanted, done.stderr)
+                self.assertIn("bad-0.json", done.stderr)
+        for part, field in (("engines", "tok_per_s"), ("comparisons", "margin")):
+            report = self.example("gpu")
+            report["cases"][0][part][0][field] = float("nan")
+            done = self.make(report, name="nan")
+            self.assertEqual((done.returncode, done.stderr.count("\n")), (2, 1), (field, done.stderr))
+            self.assertFalse((self.folder / "nan.html").exists())
+
+    def test_a_page_that_cannot_be_written(self):
+        (self.folder / "file").write_text("")
+        done = self.make(self.example("gpu"), out="file/page.html")
+        self.assertEqual((done.returncode, done.stderr.count("\n")), (1, 1), done.stderr)
+        self.assertIn("file/page.html", done.stderr)
+
+
+class Making(Pages):
+    def test_a_missing_module_is_said_in_one_line(self):
+        report = self.example("gpu")
+        for name in ("jinja2", "vl_convert"):
+            modules = self.folder / name
+            modules.mkdir()
+            (modules / f"{name}.py").write_text(f"raise ImportError('left out for a test', name='{name}')\n")
+            done = self.make(report, env={"PYTHONPATH": str(modules), "XDG_CACHE_HOME": str(self.folder / "cache")})
+            self.assertEqual((done.returncode, done.stderr), (1, f"report_page: no {name}: left out for a test\n"))
+            self.assertFalse((self.folder / "page.html").exists())
+
+    def test_the_library_is_packed_once(self):
+        """The second page needs no packing, little time, and is no larger than a mail takes."""
+        cache = {"XDG_CACHE_HOME": str(self.folder / "cache")}
+        first = self.make(self.example("gpu"), name="first", env=cache)
+        self.assertEqual(first.returncode, 0, first.stderr)
+        kept, = (self.folder / "cache" / "mkbench").iterdir()
+        self.assertRegex(kept.name, r"^vega-[0-9a-z.]+-[0-9.]+\.js$")
+        modules = self.folder / "modules"
+        modules.mkdir()
+        (modules / "vl_convert.py").write_text("raise ImportError('it is not asked for')\n")
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        second = self.make(self.example("gpu"), name="second", env={**cache, "PYTHONPATH": str(modules)})
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        self.assertEqual((second.returncode, second.stderr), (0, ""))
+        self.assertLess(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, 3)
+        pages = [(self.folder / f"{name}.html").read_text() for name in ("first", "second")]
+        self.assertEqual(*pages)
+        self.assertLess(len(pages[0]), 2_000_000)
+
+    def test_a_cache_that_cannot_be_written_is_done_without(self):
+        (self.folder / "blocked").write_text("")
+        done = self.make(self.example("gpu"), env={"XDG_CACHE_HOME": str(self.folder / "blocked")})
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+
+if __name__ == "__main__":
+    main("no " + " and no ".join(MISSING) if MISSING else "")

@@ -1,0 +1,180 @@
+// scripts/torch_decoder.py: decoders of references/decoder.py behind the proxy that every engine has.
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "tests/scripts/python_engine.h"
+#include "tests/support/catch2.h"
+
+namespace mkbench {
+namespace {
+
+// A host that holds a Decoder: one of tests/engines/counting_decoder.py with these lines in its body.
+struct PythonDecoder : PythonEngine {
+  explicit PythonDecoder(const std::string& body, const std::string& base = "Decoder") {
+    write(
+        fmt::format("import sys, time, torch\nsys.path.append('{}')\nimport counting_decoder\n\n\n"
+                    "class Decoder(counting_decoder.{}):\n"
+                    "    def prefill(self, ids):\n"
+                    "        open(__file__ + '.prefills', 'a').write('1')\n"
+                    "        super().prefill(ids)\n\n{}\n",
+                    (kRoot / "tests/engines").string(), base, body));
+  }
+  uintmax_t prefills() const { return fs::file_size(request.name + ".prefills"); }
+};
+
+// Ids forced, set late and after going back are what the formula says.
+void check_answers(Engine& engine) {
+  engine.reset();
+  engine.poison();
+  engine.prefill(std::vector<int32_t>{3, 1, 4});
+  CHECK(engine.position() == 2);
+  const int32_t first = mix({3, 1, 4});
+  CHECK(engine.decode(2) == std::vector<int32_t>{first, mix({3, 1, 4, first})});
+  CHECK(engine.position() == 4);
+  const int32_t led[] = {0, 2, 4};
+  engine.reset();
+  engine.prefill(std::vector<int32_t>{3, 1, 4});
+  CHECK(engine.decode(3, led) ==
+        std::vector<int32_t>{first, mix({3, 1, 4, 2}), mix({3, 1, 4, 2, 4})});
+  engine.reset();
+  engine.prefill(std::vector<int32_t>{3, 1});
+  const int32_t late = mix({3, 5});
+  CHECK(engine.decode_late(5, 2) == std::vector<int32_t>{late, mix({3, 5, late})});
+  engine.prefill(std::vector<int32_t>{2, 0});  // appends to what is there
+  CHECK(engine.position() == 5);
+  CHECK(engine.decode(1) == std::vector<int32_t>{mix({3, 5, late, mix({3, 5, late}), 2, 0})});
+}
+
+TEST_CASE("a decoder in Python is an engine") {
+  PythonDecoder python("    pass");
+  Engine& engine = python.open();
+  const EngineCapabilities can = engine.capabilities();
+  CHECK(can.name == "counting@altered.py");
+  CHECK(can.device == "cpu");
+  CHECK(can.max_context == 40);
+  CHECK((can.logits && can.forced && can.late_id && can.rewind));
+  CHECK_FALSE((can.snapshots || can.poison || can.counted || can.one_launch || can.deterministic));
+  CHECK(can.precision == PrecisionClass::kLossy);
+  check_answers(engine);
+
+  std::vector<float> logits(2 * 6, -1);
+  engine.reset();
+  engine.prefill(std::vector<int32_t>{3, 1, 4});
+  const std::vector<int32_t> ids = engine.decode(2, nullptr, logits.data());
+  for (size_t at = 0; at < logits.size(); ++at)
+    CHECK(logits[at] == (static_cast<int32_t>(at % 6) == ids[at / 6] ? 10 : 0));
+  CHECK(engine.last_times().event_ms == 0);
+  CHECK(engine.launch_count() > 0);  // decodes: its launches are not counted
+  CHECK_FALSE(engine.hidden(0).has_value());
+  CHECK_FALSE(engine.skip_to(3));
+  CHECK_THROWS_AS(engine.save(), Error);
+}
+
+TEST_CASE("a decoder that can go back and take ids prefills once") {
+  for (const char* body : {"    pass", "    set_pending = property()",  // without the one ability
+                           "    def decode(self, n):\n        return super().decode(n)"}) {
+    INFO(body);
+    PythonDecoder python(body);
+    Engine& engine = python.open();
+    CHECK(engine.capabilities().rewind);
+    CHECK(engine.capabilities().late_id);
+    engine.prefill(std::vector<int32_t>{3, 1, 4});
+    engine.decode(3);
+    engine.rewind(1);
+    CHECK(engine.position() == 1);
+    CHECK(error_of([&] { engine.decode(1); }).kind() ==
+          ErrorKind::kBadInput);  // nothing is pending
+    const int32_t late = mix({3, 5});
+    CHECK(engine.decode_late(5, 2) == std::vector<int32_t>{late, mix({3, 5, late})});
+    CHECK(error_of([&] { engine.rewind(4); }).kind() == ErrorKind::kBadInput);
+    CHECK(python.prefills() == 1);
+  }
+}
+
+TEST_CASE("what a decoder lacks is made up for by prefilling again") {
+  PythonDecoder python("    pass", "Plain");
+  Engine& engine = python.open();
+  const EngineCapabilities can = engine.capabilities();
+  CHECK(can.name == "decoder@altered.py");
+  CHECK(can.precision == PrecisionClass::kBf16);
+  CHECK((can.forced && can.deterministic));
+  CHECK_FALSE((can.logits || can.late_id || can.rewind));
+  check_answers(engine);
+  CHECK(python.prefills() == 7);  // four calls, two forced ids, one late id
+  CHECK_THAT(error_of([&] { engine.rewind(0); }).what(), ContainsText("it cannot go back"));
+  std::vector<float> logits(6);
+  CHECK_THAT(error_of([&] { engine.decode(1, nullptr, logits.data()); }).what(),
+             ContainsText("it has no logits"));
+}
+
+TEST_CASE("bad ids and too many positions do not reach a decoder") {
+  PythonDecoder python("    pass");
+  Engine& engine = python.open();
+  const auto refused = [&](const auto& call) {
+    const Error error = error_of(call);
+    CHECK(error.kind() == ErrorKind::kBadInput);
+    return std::string(error.what());
+  };
+  CHECK_THAT(refused([&] { engine.decode(1); }), ContainsText("no pending id"));
+  CHECK_THAT(refused([&] {
+               engine.prefill(std::vector<int32_t>{1, 6});
+             }),
+             ContainsText("token id 6 is not in [0, 6)"));
+  CHECK_THAT(refused([&] { engine.prefill({}); }), ContainsText("prefill: no ids"));
+  CHECK_THAT(refused([&] { engine.prefill(std::vector<int32_t>(42, 1)); }),
+             ContainsText("41 positions needed, 40 there"));
+  engine.prefill(std::vector<int32_t>(38, 1));
+  CHECK_THAT(refused([&] { engine.decode(4); }), ContainsText("41 positions needed, 40 there"));
+  const int32_t forced[] = {-1, -1};
+  CHECK_THAT(refused([&] { engine.decode(2, forced); }), ContainsText("token id -1"));
+  CHECK_THAT(refused([&] { engine.set_pending(6); }), ContainsText("token id 6"));
+  CHECK(engine.decode(3).size() == 3);
+  CHECK(python.prefills() == 1);
+}
+
+TEST_CASE("logits that a decoder does not write are NaN, and ids are integers") {
+  PythonDecoder silent(
+      "    def decode(self, n, forced=None, logits=None):\n        return super().decode(n)");
+  silent.open().prefill(std::vector<int32_t>{1, 2});
+  std::vector<float> logits(6, 1);
+  silent.engine->decode(1, nullptr, logits.data());
+  for (const float logit : logits) CHECK(std::isnan(logit));
+
+  for (const auto& [returned, told] : {std::pair{"torch.zeros(n)", "found ids of torch.float32"},
+                                       {"torch.zeros(n, dtype=torch.bool)", "of torch.bool"},
+                                       {"None", "NoneType"}}) {
+    INFO(returned);
+    PythonDecoder python(fmt::format("    def decode(self, n):\n        return {}", returned));
+    python.open().prefill(std::vector<int32_t>{1, 2});
+    const Error error = error_of([&] { python.engine->decode(1); });
+    CHECK(error.kind() == ErrorKind::kRuntime);
+    CHECK_THAT(error.what(), ContainsText(told));
+  }
+}
+
+TEST_CASE("a decoder's position is read while it runs") {
+  PythonDecoder python(
+      "    position = 77\n\n    def decode(self, n):\n        time.sleep(0.4)\n"
+      "        return super().decode(n)");
+  python.open().prefill(std::vector<int32_t>{1, 2});
+  python.engine->decode(1);
+  CHECK(python.engine->progress().position == 77);
+}
+
+TEST_CASE("a decoder that is not as references/decoder.py says is bad input") {
+  for (const auto& [body, told] :
+       {std::pair{"    prefill = None", "its Decoder has no prefill()"},
+        {"    name = 'a b'", "name: found 'a b', wanted up to 40 of letters"},
+        {"    precision = 'fp8'",
+         "precision: found 'fp8', wanted one of bf16, fp32-accumulate, lossy"},
+        {"    deterministic = 1", "deterministic: found 1, wanted True or False"}}) {
+    PythonDecoder python(body);
+    const Error error = error_of([&] { python.open(); });
+    CHECK(error.kind() == ErrorKind::kBadInput);
+    CHECK_THAT(error.what(), ContainsText(told));
+  }
+}
+
+}  // namespace
+}  // namespace mkbench
