@@ -222,7 +222,7 @@ def summary(room: str, outcomes: list[Outcome]) -> str:
 
 def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="build nothing: check that each text occurs in its file once")
+    parser.add_argument("--check", action="store_true", help="build nothing; check that each text occurs once")
     parser.add_argument("--list", action="store_true", help="print the rows")
     parser.add_argument("--room", help="rows of one table")
     parser.add_argument("--row", type=int, metavar="N", nargs="+", help="these rows of that table, from 1")

@@ -218,7 +218,7 @@ def rounded_up(x):
 
 
 def smallest_seen(rows, fault, ratio, limit):
-    """The smallest fault size from which on every ratio is over the limit; None if even the largest size is within it."""
+    """The smallest fault size from which on every ratio is over the limit; None if the largest size is not seen."""
     sizes = sorted((r["size"], r[f"r_{ratio}"]) for r in rows if r["fault"] == fault)
     seen = None
     for size, value in reversed(sizes):

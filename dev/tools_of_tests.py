@@ -1,5 +1,5 @@
-"""Tools that some tests need and set-up does not install: OpenSSH's server and rsync, for logins on loopback; a Chromium
-that opens the report's page, and Playwright, which drives it; help2man.
+"""Tools that some tests need and set-up does not install: OpenSSH's server and rsync, for logins on loopback; a browser
+(Chromium) that opens the report's page, and Playwright, which drives it; help2man.
 
   tools_of_tests.py            says what is missing
   tools_of_tests.py --install  installs it first: Debian's packages, and Playwright's wheels in the cache
