@@ -137,7 +137,7 @@ def exact_inv_freq(config):
 
 
 def use_device(device):
-    """Makes fp32 products those of fp32. Raises BadInput where torch cannot use the device, or they are not."""
+    """Switches TF32 off. Raises BadInput if torch cannot use the device, or its fp32 products are not fp32."""
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.allow_tf32 = False
     torch.set_float32_matmul_precision("highest")
