@@ -114,7 +114,7 @@ class Nvrtc:
 
 
 def demangled(symbol: str) -> str:
-    """The readable name where c++filt is installed, else the name as it is."""
+    """The demangled name if c++filt is installed, else the mangled one."""
     try:
         return subprocess.run(["c++filt", symbol], capture_output=True, text=True).stdout.strip() or symbol
     except OSError:

@@ -308,7 +308,7 @@ def check_audit(lines: Lines, audit: dict) -> None:
 
 # ---- all of them ----
 
-# <run>-report.json by run of dev/gpu_check.sh, and what it must show beside exit code 0.
+# Name of a run of dev/gpu_check.sh, whose report is <run>-report.json -> its check, beside exit code 0.
 REPORTS = {"full": check_full, "deep": lambda lines, report: None, "tiny": check_tiny, "parity": check_whole_parity,
            "memorised": check_memorised, "strangers": check_strangers, "table": check_table_runs,
            "blocks": check_blocks, "telemetry": check_telemetry, "energy": check_energy}

@@ -129,7 +129,7 @@ def main() -> int:
         print("there is no nvcc of CUDA 13; --compiler names one", file=sys.stderr)
         return 2
     make(arguments.folder.resolve(), cuda13, installed("cuda-12.8", "CUDA 12.8's wheels (0.4 GB)"))
-    print(f"{arguments.folder}: CUDA 12.8 but for the front end, which is that of {cuda13}")
+    print(f"{arguments.folder}: CUDA 12.8 with the front end of {cuda13}")
     return 0
 
 

@@ -30,7 +30,7 @@ enum class PlantedFault : int {
   kWeightBitFlip,
   kWrongHead,
   kNanWeight,
-  // Planted inside the kernel: the host twin has all of them, plain has those of plain::has_hook().
+  // Planted inside the kernel: the host twin has all; plain::has_hook() says which ones plain has.
   kCacheLengthPlus,
   kQueryPosition,
   kDecodePositions,

@@ -1,5 +1,5 @@
 // The models that have a name in mkbench: one row each. Command line, plan, list, gate and loader
-// read the rows; those of the Qwen3 family follow from shape_table.h. A snapshot folder or hub id
+// read the rows; the Qwen3 family's rows follow from shape_table.h. A snapshot folder or hub id
 // without a row is a model of the user.
 #pragma once
 

@@ -19,7 +19,7 @@ class Card:
 
 
 def host() -> str:
-    """Slurm's name of the node, which is not always that of its machine."""
+    """Slurm's name of the node, which may differ from the machine's host name."""
     return os.environ.get("SLURMD_NODENAME") or socket.gethostname().split(".")[0]
 
 

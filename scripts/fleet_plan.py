@@ -29,7 +29,7 @@ class Unfit(Exception):
         self.part = part
 
 
-# Readers of a value in the file: each returns what the plan holds of it, or raises Unfit.
+# Readers of a value in the file: each returns the value for the plan, or raises Unfit.
 
 def value(kind: type, wanted: str, fits=lambda found: True):
     def read(found):

@@ -3,8 +3,8 @@
 The engine's file defines a class Decoder (references/decoder.py), which torch_decoder.py adapts to this host; or, for
 tests of the wire, it defines these functions itself:
 
-  make_engine(folder, request)  an engine with the weights of `folder`, a snapshot as Hugging Face writes it; the fields
-                                of `request` are those of the call `open` (harness/wire/calls.h)
+  make_engine(folder, request)  an engine with the weights of `folder`, a snapshot as Hugging Face writes it; `request`
+                                has the fields of the call `open` (harness/wire/calls.h)
   finish(), flush_l2(gpu)       optional: waits for the device; prepares L2 for a timed part (harness/device/l2_flush.h)
 
 The engine has the calls of references/engine.h; a result has all or some fields of the answer on the wire. Optional

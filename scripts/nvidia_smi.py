@@ -20,7 +20,7 @@ class Card:
 
 @dataclasses.dataclass(frozen=True)
 class Seen:
-    card: Card | None  # the card that was asked for; None where nvidia-smi does not know it
+    card: Card | None  # the card that was asked for; None if nvidia-smi does not list it
     texts: dict[str, str]  # command -> what it printed
 
 

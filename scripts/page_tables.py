@@ -209,7 +209,7 @@ def ratio_rows(case: dict) -> list:
 
 
 def case_view(page: Page, case: dict, x: int, single: bool) -> dict:
-    """single: the bars of the group are those of this case already."""
+    """single: the group has no other case, so the group's bars show this case already."""
     made, points = [], measures(case, x)["ms"]
     if points and not single:
         points.sort(key=lambda p: -p["value"])

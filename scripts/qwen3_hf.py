@@ -92,7 +92,7 @@ def check_config(config, path):
 
 
 def check_tensors(config, state, folder):
-    """Raises BadInput unless the tensors are those of the config, in bf16, and a tied head is the embedding."""
+    """Raises BadInput unless the tensors fit the config, are bf16, and a tied head equals the embedding."""
     tied, head = config["tie_word_embeddings"], state.get("lm_head.weight")
     wanted = set(tensor_names(config["num_hidden_layers"], tied=False))
     missing = sorted(wanted - set(state) - ({"lm_head.weight"} if tied else set()))

@@ -85,7 +85,7 @@ def render(draw, page: page_tables.Page, scripts: list, **values) -> str:
 
 
 def fill(draw, reports: list, names: list, scripts: list) -> str:
-    """The page of reports. Raises one of INCOMPLETE where a report lacks something or holds what it cannot."""
+    """The page of reports. Raises one of INCOMPLETE if a report lacks a value or has one that no report may have."""
     import jinja2
 
     page = page_tables.Page()

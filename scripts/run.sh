@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Sets up what is missing, builds mkbench and runs it: scripts/run.sh --compare eager
-# Set-up talks on stderr; stdout is mkbench's alone.
+# Set-up writes to stderr; only mkbench writes to stdout.
 set -euo pipefail
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)"
 

@@ -12,7 +12,7 @@ class BadStore(sqlite3.DatabaseError):
 
 
 def opened(path: pathlib.Path, version: int, tables: dict, what: str) -> sqlite3.Connection:
-    """A store with these tables (name -> columns), made where there is none. Raises sqlite3.Error."""
+    """A store with these tables (name -> columns), made if the file is new. Raises sqlite3.Error."""
     base = sqlite3.connect(path, timeout=30)
     base.row_factory = sqlite3.Row
     found = base.execute("PRAGMA user_version").fetchone()[0]

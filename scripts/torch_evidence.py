@@ -304,7 +304,7 @@ def boxes_of(texts):
 
 
 def known_error(*texts):
-    """The row of the table of known errors for the first text that one fits; its rule is that of find_known_error()."""
+    """The first known error of the table in the first text that has one, by the rule of find_known_error()."""
     rows = json.loads(KNOWN_ERRORS.read_text(encoding="utf-8"))
     return next((row for text in texts for row in rows for part in row["parts"]
                  if re.search(rf"(?<![a-z0-9]){re.escape(part)}", text, re.IGNORECASE)), None)

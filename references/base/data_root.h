@@ -1,5 +1,5 @@
-// Where the running program finds what it reads and starts: the one place that tells an installed
-// program from one in a build folder.
+// Paths of what the running program reads and starts. Only this file tells an installed program
+// from one in a build folder.
 #pragma once
 
 #include <filesystem>
