@@ -15,7 +15,7 @@ step() {  # NAME COMMAND ...
 
 sources() { git -c safe.directory='*' ls-files -- "$@"; }
 
-# tool NAME: the pinned one of the virtual environment, or version 14 of the machine's own. Other versions
+# tool NAME: prints the path of version 14 of a tool, from the virtual environment or else from PATH. Other versions
 # format and warn differently.
 tool() {
   local found
@@ -32,9 +32,9 @@ tool() {
 # lint BUILD: clang-tidy over the host code without torch's headers, as BUILD compiles it (a batch of files is read
 # as one); clang-tidy 14 reads neither CUDA 13, nor libtorch in reasonable time, nor GCC's precompiled headers.
 lint() {
-  # GCC's warning options are not clang's.
+  # clang does not know all of GCC's warning options.
   local build="$1" clang_tidy extra=(--extra-arg=-Wno-unknown-warning-option) status=0
-  # PyPI's clang-tidy comes without the compiler's own headers (stddef.h); GCC's do. Debian's is complete.
+  # PyPI's clang-tidy lacks the compiler's own headers (stddef.h), so GCC's are used. Debian's package is complete.
   if ! clang_tidy="$(command -v clang-tidy-14)"; then
     clang_tidy="$(tool clang-tidy)" || return 1
     extra+=("--extra-arg=-isystem$(g++ -print-file-name=include)")
@@ -62,8 +62,8 @@ sanitizers() {
 
 fuzz_targets="safetensors config reference wire report"
 
-# fuzz_briefly SECONDS: each target's seeds, committed corpus, and mutations of both for SECONDS. Without libFuzzer:
-# clang's build takes 520 s of CPU, and these four targets 70 s beside what `sanitizers` has built. The report's reader
+# fuzz_briefly SECONDS: runs each target on its seeds, its committed corpus, and mutations of both for SECONDS. Not by
+# libFuzzer: clang's build takes 520 s of CPU, these four targets 70 s beside `sanitizers`' build. The report's reader
 # runs without sanitizers here, because no other step builds its libraries with them; the lane `fuzz` of .ci/long does.
 fuzz_briefly() {
   local target build seed status=0 seeds=build/ci/fuzz-seeds found=build/fuzz-found

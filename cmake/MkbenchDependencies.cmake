@@ -7,7 +7,7 @@ find_package(fmt REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(benchmark REQUIRED)
 find_package(Catch2 REQUIRED)
-# Boost.Math alone, which is headers: statistics.cpp takes its distributions.
+# Boost.Math alone, which is header-only: statistics.cpp uses its distributions.
 find_path(MKBENCH_BOOST_INCLUDE boost/math/distributions/students_t.hpp REQUIRED DOC "The folder of Boost's headers")
 
 # The Python that has torch: libtorch is in its site-packages, and tests and plots run with it.
@@ -29,7 +29,7 @@ find_package(Torch REQUIRED)
 set(CMAKE_CUDA_FLAGS "${mkbench_saved_cuda_flags}")
 set(CMAKE_CUDA_ARCHITECTURES ${MKBENCH_CUDA_ARCHITECTURES})
 
-# PyPI's CUDA packages beside torch: one folder for all of CUDA 13, one a package for CUDA 12.
+# PyPI's CUDA packages beside torch: one folder for all of CUDA 13, one folder per package for CUDA 12.
 set(mkbench_wheels ${Torch_DIR}/../../../../nvidia)
 
 # nvml.h: in the toolkit, or in the wheel nvidia-nvml-dev. Copied alone, so that no second set of CUDA

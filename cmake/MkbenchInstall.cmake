@@ -10,7 +10,7 @@ set(MKBENCH_DATA
   references/model_shape.h
   references/shape_table.h
   reports/ratchet.json
-  # What mkbench fleet installs on its first call.
+  # The packages that mkbench fleet installs on its first call.
   scripts/requirements/fleet.txt
   # Examples of engines, to start from.
   tests/engines/hf_decoder.py
@@ -29,7 +29,7 @@ list(TRANSFORM MKBENCH_SCRIPTS PREPEND scripts/)
 
 if(MKBENCH_WHEEL)
   set(mkbench_root .)
-  # CMake counts the folders of this one to find the prefix again: "./cmake" would be one too many.
+  # CMake finds the prefix by the number of folders in this path, and would count the "." of "./cmake".
   set(mkbench_package_folder cmake)
   set(mkbench_share ${SKBUILD_DATA_DIR}/share)
   # From the package's folder to the packages beside it: libtorch, and CUDA 13's libraries or CUDA 12's.

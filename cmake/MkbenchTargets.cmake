@@ -1,7 +1,7 @@
 # Helpers that give every target the same language level, warnings and include root.
 
-# A spill or local memory in a kernel is a build failure: a performance test that needs no GPU. The front end of CUDA 12
-# is not at hand in CI, so there a spill is a warning, but for builds with warnings as errors.
+# A spill or local memory in a kernel is a build failure: a performance test that needs no GPU. CI does not have CUDA
+# 12's front end, so with CUDA 12 a spill is a warning unless MKBENCH_WERROR is on.
 set(mkbench_cuda_errors -Werror=all-warnings)
 if(CMAKE_CUDA_COMPILER_VERSION VERSION_LESS 13 AND NOT MKBENCH_WERROR)
   set(mkbench_cuda_errors "")
@@ -12,13 +12,13 @@ target_include_directories(mkbench_options INTERFACE ${PROJECT_SOURCE_DIR})
 target_compile_options(mkbench_options INTERFACE
   $<$<COMPILE_LANGUAGE:C,CXX>:-Wall -Wextra -Wpedantic -Wshadow>
   $<$<AND:$<COMPILE_LANGUAGE:C,CXX>,$<BOOL:${MKBENCH_WERROR}>>:-Werror>
-  # No function is replaced at run time, so what is built to be moved may be inlined all the same.
+  # No function is interposed at run time, so position-independent code may be inlined too.
   $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fno-semantic-interposition>
   # GCC 12 warns of its own std::string operator+ (GCC bug 105651).
   $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-restrict>
   $<$<COMPILE_LANGUAGE:CUDA>:-Xptxas=-warn-spills,-warn-lmem-usage ${mkbench_cuda_errors} -Xcompiler=-Wall,-Wextra>)
 if(MKBENCH_SANITIZE)
-  # GCC sees uninitialised values that are not there once the sanitizers have rewritten the code.
+  # GCC reports uninitialised values that do not exist once the sanitizers have rewritten the code.
   target_compile_options(mkbench_options INTERFACE
     "$<$<COMPILE_LANGUAGE:CXX>:-fsanitize=address,undefined;-fno-sanitize-recover=all>"
     "$<$<COMPILE_LANGUAGE:CXX>:-fno-omit-frame-pointer>"
@@ -46,7 +46,7 @@ function(mkbench_compile_quickly name owner)
   endif()
 endfunction()
 
-# Files of the calling folder that compute, or are timed, in a library that is compiled quickly.
+# mkbench_optimize(files ...): optimises files that compute, or are timed, in a library that is compiled quickly.
 function(mkbench_optimize)
   set_property(SOURCE ${ARGN} APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:Release>:-O3>)
   set_property(SOURCE ${ARGN} PROPERTY SKIP_PRECOMPILE_HEADERS ON)
@@ -60,7 +60,7 @@ function(mkbench_library name)
   list(FILTER ARG_SOURCES INCLUDE REGEX "\\.cu$")
   set_property(SOURCE ${ARG_SOURCES} PROPERTY SKIP_UNITY_BUILD_INCLUSION ON)
   target_link_libraries(${name} PUBLIC mkbench_options ${ARG_PUBLIC} PRIVATE ${ARG_PRIVATE})
-  # All alike, because they share precompiled headers; libraries of tests link some of them.
+  # For every library: they share precompiled headers, and shared libraries of the tests link some of them.
   set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
   if(NOT ARG_OPTIMIZED)
     mkbench_compile_quickly(${name} mkbench_base)
@@ -75,10 +75,10 @@ function(mkbench_engine name library host)
 endfunction()
 
 # mkbench_test(name LABEL host|gpu LIBS ... [SOURCES ...] [TIMEOUT s] [THREADS n] [SLOW] [WAITS]): one executable per file
-# <name>.cpp beside the list that calls this, as SOURCES are. Exit code 77 of a test executable means skipped. THREADS: how many cores it keeps busy, for those
-# who run tests beside each other; a test of the GPU runs alone. SLOW: cases tagged [.][slow] become the test
-# <name>_slow, which runs when it is asked for, and in .ci/long. WAITS: it waits for processes that hang or are stopped,
-# by the wall clock; no other test of the lane `light` may.
+# <name>.cpp, which stands beside the list that calls this. Exit code 77 means skipped. THREADS: how many cores the test keeps busy, for
+# `ctest -j`; a test of the GPU runs alone. SLOW: cases tagged [.][slow] become the test <name>_slow, which runs in
+# .ci/long and when it is named. WAITS: the test waits by the wall clock for processes that hang or are stopped; it gets
+# the label `waits` in place of `light`, whose tests must not wait.
 function(mkbench_test name)
   cmake_parse_arguments(ARG "SLOW;WAITS" "LABEL;TIMEOUT;THREADS" "LIBS;SOURCES" ${ARGN})
   if(NOT ARG_SOURCES)
@@ -165,7 +165,7 @@ function(mkbench_needs_device_code target result)
 endfunction()
 
 # After all tests are known: the target `light_tests` builds the host tests without libtorch and CUDA code;
-# they get the label `light`, those that wait the label `waits`. The sanitizers run both.
+# they get the label `light`, or `waits` if they are declared with WAITS. The sanitizers run both.
 function(mkbench_finish_tests)
   get_property(tests GLOBAL PROPERTY mkbench_host_tests)
   get_property(waiting GLOBAL PROPERTY mkbench_waiting_tests)

@@ -1,6 +1,6 @@
 """Lints .devcontainer: hadolint reads the container file, whose image must be a row of requirements/cuda_lanes.txt, and
-devcontainer.json must be JSON with the keys that the two share. The linter must also find faults that are planted for
-it. Exit 1 on any finding.
+devcontainer.json must hold known keys and agree with the container file. The linter must also find faults that are
+planted for it. Exit 1 on any finding.
 
 The wheels of requirements/containers.txt are installed once into a folder of their own. No container engine is needed,
 and none is used: tests/dev/run_dockerfile.py runs the file's commands.
@@ -20,15 +20,15 @@ from tracked_files import ROOT
 FOLDER = ROOT / ".devcontainer"
 FROM = re.compile(r"^FROM ([^\s:@]+:[^\s:@]+)(?:@\S+)?$", re.MULTILINE)
 LANES = ROOT / "scripts" / "requirements" / "cuda_lanes.txt"
-# (text, replacement, rule that refuses it): a tag that moves, root at the end, a pipe whose failure is lost, a cache
-# that stays in the image.
+# (text, replacement, hadolint's rule against it): a tag that moves, root as the last user, a pipe whose failure is
+# lost, a cache that stays in the image.
 PLANTED = [
     (r"^FROM ([^:@\s]+)\S*", r"FROM \1:latest", "DL3007"),
     (r"USER \$\{USER_ID\}", "USER root", "DL3002"),
     (r'SHELL \["/bin/bash", "-o", "pipefail", "-c"\]', "", "DL4006"),
     (r"    && rm -rf /var/lib/apt/lists/\* /tmp/debian.txt\n", r"    && true\n", "DL3009"),
 ]
-# The keys of devcontainer.json that this project uses, and their types; the first ones must be there.
+# The keys of devcontainer.json that this project uses, and their types; those of REQUIRED must be there.
 REQUIRED = {"name": str, "build": dict, "workspaceMount": str, "workspaceFolder": str, "mounts": list,
             "remoteUser": str}
 OPTIONAL = {"hostRequirements": dict, "postCreateCommand": str}

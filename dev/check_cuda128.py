@@ -18,7 +18,7 @@ import scripts_path  # noqa: F401
 from pinned_wheels import installed
 from tracked_files import ROOT
 
-# The Hopper and the Blackwells; the lane cuda128 of .ci/long has all six architectures.
+# Hopper and Blackwell; the lane cuda128 of .ci/long builds for all six architectures.
 ARCHITECTURES = ("90a", "100a", "120a")
 SOURCES = ("kernels/plain/kernel.cu",
            *sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("kernels/ring/rows/*.cu")))
@@ -114,7 +114,7 @@ class Nvrtc:
 
 
 def demangled(symbol: str) -> str:
-    """The readable name where c++filt is installed, else the name as it is."""
+    """The demangled name if c++filt is installed, else the mangled one."""
     try:
         return subprocess.run(["c++filt", symbol], capture_output=True, text=True).stdout.strip() or symbol
     except OSError:
@@ -140,7 +140,7 @@ def assemble(ptxas: pathlib.Path, ptx: bytes, architecture: str) -> list[str]:
                           block)
         used = re.search(r"Used (\d+) registers.*", block)
         if frame is None or used is None:
-            raise CompileError("ptxas -v speaks another language than this script:\n" + block)
+            raise CompileError("the output of ptxas -v has a form that this script does not know:\n" + block)
         kernels.append(f"{name}: {used.group()}")
         if any(int(number) for number in frame.groups()):
             defects.append(f"{name}: {frame.group()}")

@@ -3,8 +3,8 @@
   check_evidence.py reports/evidence/<gpu>   every line that the GPU check must show
   check_evidence.py                          all committed evidence, as CI does
 
-The first form recomputes every line from the files of that folder (dev/evidence_lines.py), prints all of
-them, and exits 1 if any fails, the fit of both source hashes to this tree among them.
+The first form recomputes every line from the files of that folder (dev/evidence_lines.py), prints all lines, and
+exits 1 if any fails. Two of the lines say whether the source hashes fit this tree.
 
 The second form compares each evidence.json with its own claims. For each source hash, `speed` and `judgement`,
 it has a state: `fresh` (measured on exactly this code: the hash fits) or `stale`, with the reason. Evidence that

@@ -22,9 +22,9 @@ MAY_INCLUDE = {
     "tests": {"tests", "harness", "references", "kernels", "baselines"},
 }
 # Room of the harness -> what it may include besides itself, settings and references: rooms, and kernels or baselines.
-# measure, report <- judge <- flow <- hosts, archive <- cli; wire <- those and host. A host sees neither the command
-# line nor who judges or schedules; the flow of a case sees engines, not processes; finished reports need no process;
-# what a person starts sees neither kernels nor baselines.
+# measure, report <- judge <- flow <- hosts, archive <- cli; wire <- host, hosts, archive, cli. A host includes neither
+# the command line nor code that judges or schedules; the flow of a case includes engines, not processes; finished
+# reports need no process; the command line includes neither kernels nor baselines.
 # main.cpp, and all_main.cpp, which joins parent and hosts, are outside the rooms.
 ROOMS = {
     "settings": set(),
@@ -51,7 +51,7 @@ TORCH = re.compile(r"^(torch|ATen|c10|caffe2)/")
 FMT = re.compile(r"^fmt/")
 # Examples for users, which no target of ours compiles.
 TORCH_EXAMPLES = "tests/engines/"
-# Sources of `mkbench new-engine`: they are compiled in a folder of somebody else's, beside a copy of this header alone.
+# Sources of `mkbench new-engine`: they are compiled in a user's folder, beside a copy of this header and no other.
 TEMPLATES, TEMPLATE_HEADER = "scripts/templates/", "engine_abi.h"
 
 

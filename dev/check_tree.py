@@ -30,7 +30,7 @@ TEST_FOLDERS = {*MAY_INCLUDE, *ROOMS, "scripts", "dev",
 LINK = re.compile(r"\]\((?![a-z]+:)([^)#\s]*)(?:#([^)\s]+))?\)")
 CODE_SUFFIXES = {".c", ".h", ".cpp", ".cu", ".cuh", ".py", ".sh", ".cmake"}
 MAX_LINES = 450
-# The limit is 400 lines and some room; files that may be longer stand here, each with its own limit.
+# MAX_LINES is 400 and some room; LONGER lists files that may be longer, each with its own limit.
 LONGER: dict[str, int] = {}
 
 

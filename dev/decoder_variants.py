@@ -1,8 +1,8 @@
-"""Qwen3 in torch with its rounding points and its order of sums to choose: what legitimate decoders differ in.
+"""Qwen3 in torch with selectable rounding points and order of sums: the ways in which legitimate decoders differ.
 
 All arithmetic is fp32 on values that were rounded to bf16 where a variant says so, as on a GPU, whose matrix units
-multiply bf16 exactly and add in fp32. A sequence runs in one pass. `faults` are errors of a size to choose, planted in
-the same forward pass; LATE_LAYER is the layer of those that sit in one layer alone.
+multiply bf16 exactly and add in fp32. A sequence runs in one pass. `faults` maps names of errors to their sizes, which
+the forward pass plants; a fault that affects a single layer is planted in LATE_LAYER.
 """
 
 import dataclasses
@@ -28,9 +28,9 @@ class Variant:
     mlp: str = "twice"         # "twice": silu, and its product with up; "once": the product; "": never
     head: bool = False         # the logits
     cache_bits: int = 8        # significant bits of K and V; 0: fp32
-    order: int = 0             # seed of the order in which a projection adds; 0: as torch does
-    split: int = 1             # a projection adds in so many parts
-    split_rounds: bool = False  # and rounds the sum of each part
+    order: int = 0             # seed of the order in which a projection adds; 0: torch's order
+    split: int = 1             # number of parts whose sums a projection adds
+    split_rounds: bool = False  # rounds the sum of each part
 
 
 HF = Variant()
@@ -44,7 +44,7 @@ def bf16(x, wanted=True):
 
 
 def significant(x, bits):
-    """Rounded to so many significant bits (bf16 has 8); 0 leaves x as it is."""
+    """x rounded to `bits` significant bits (bf16 has 8); 0 leaves x as it is."""
     if not bits:
         return x
     mantissa, exponent = torch.frexp(x)
@@ -177,7 +177,7 @@ def legitimate(precision):
 
 
 def mixed(seed):
-    """Each place of one_at_a_time() as HF has it, or not, by the draw of a coin."""
+    """A variant that has each of one_at_a_time()'s first nine changes with a probability of 1/2."""
     coins = torch.randint(0, 2, (9,), generator=torch.Generator().manual_seed(1000 + seed)).tolist()
     changed = [v for v, coin in zip(list(one_at_a_time().values())[:9], coins) if coin]
     fields = {f.name: getattr(v, f.name) for v in changed for f in dataclasses.fields(v) if getattr(v, f.name) != getattr(HF, f.name)}

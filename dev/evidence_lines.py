@@ -1,8 +1,8 @@
 """What the GPU check must show, line by line, from the files of one folder of evidence.
 
 The folder is what dev/check_report.py collects: the reports of REPORTS, clock.json (the calibration of the clock on
-that card), audit.json (`mkbench audit`), and what evidence_logs.py reads. What a report concludes from its samples is
-taken from it: a step of the check has let `mkbench verify` compute all of it again.
+that card), audit.json (`mkbench audit`), and what evidence_logs.py reads. A report's conclusions are taken as they
+are, because a step of the GPU check has let `mkbench verify` recompute them from the samples.
 
 Each line rests on source hashes (scripts/source_hash.py): a time or a share of the bandwidth on `speed` alone, parity
 of the baseline on `judgement` alone, and every line that holds a kernel to a reference or a baseline on both.
@@ -32,7 +32,7 @@ SHARE_BARS = {
     16320: (0.95, 0.95),
     32704: (0.95, 0.95),
 }
-MAX_SHARE = 1.03  # above it the ceiling was not found
+MAX_SHARE = 1.03  # a larger share means that the ceiling was measured too low
 TOKENS = 64
 NOT_MEASURED = "not measured"
 ENGINES = ("eager", "ring", "plain")
@@ -52,22 +52,22 @@ MAX_PREFILL_RATIO = 1.5
 WHOLE_PARITY_CHECKS = ("repeats", "isolation", "sweep")
 # Least count of decided strict steps of the full-size checkpoint that was trained on the machine itself.
 MEMORISED_STEPS = 1500
-# Engines of one run, by resolved name, each with the most launches of an untimed decode (None: one launch cannot
-# do, and there are at least MANY_LAUNCHES a token).
-# graph and triton replay one a token, and copy ids around it.
+# Engines of one run, by resolved name, each with the largest number of launches of an untimed decode (None: the
+# engine makes many, at least MANY_LAUNCHES a token).
+# graph and triton replay one CUDA graph a token, and copy ids before and after it.
 STRANGERS = {"eager": None, "graph": 3 * 16, "ring": 1, "plain": 1, "naive-cuda@naive_cuda.so": None,
              "hf@hf_decoder.py": None, "triton@triton_decoder.py": 3 * 16, "extension@extension_decoder.py": None}
 MANY_LAUNCHES = 100
-MAX_CROSSING_US = 100.0  # of a call to an engine in Python
+MAX_CROSSING_US = 100.0  # for a call to an engine in Python
 TABLE_DEPTHS = (0, 128, 512, 4096, 16384)
 BLOCK_TOKENS = (1, 8, 64, 128)
-LEAST_PROCESSES = 5  # of each engine behind a figure of the README
+LEAST_PROCESSES = 5  # per engine, behind each figure of the README
 MAX_SHARE_HALF_WIDTH = 0.01  # half the interval of a share, in the README's table
-MAX_TELEMETRY_COST = 0.001  # a share of samples more with telemetry than without
+MAX_TELEMETRY_COST = 0.001  # relative slow-down of samples by telemetry
 # An injected slow-down, and the power with which it must be seen.
 LEAST_SLOW_DOWN, WANTED_POWER = 0.01, 0.9
 LEAST_LIVE_RUNS = 10
-# A comparison of so many processes is in every calibration of a card.
+# Every calibration of a card has a row for comparisons of this many processes.
 POWER_PROCESSES = 30
 
 
@@ -308,7 +308,7 @@ def check_audit(lines: Lines, audit: dict) -> None:
 
 # ---- all of them ----
 
-# <run>-report.json by run of dev/gpu_check.sh, and what it must show beside exit code 0.
+# Name of a run of dev/gpu_check.sh, whose report is <run>-report.json -> its check, beside exit code 0.
 REPORTS = {"full": check_full, "deep": lambda lines, report: None, "tiny": check_tiny, "parity": check_whole_parity,
            "memorised": check_memorised, "strangers": check_strangers, "table": check_table_runs,
            "blocks": check_blocks, "telemetry": check_telemetry, "energy": check_energy}

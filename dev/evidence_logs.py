@@ -1,5 +1,5 @@
-"""The list of what must hold, and what the logs and test results of a GPU check must show; evidence_lines.py reads the
-reports."""
+"""The list of lines that must hold, and the lines about logs and test results of a GPU check; evidence_lines.py has the
+lines about reports."""
 
 import pathlib
 import re
@@ -26,20 +26,20 @@ GPU_TESTS_LINE = "tests with the label gpu: all run, none failed"
 
 
 class Lines:
-    """The list of what must hold, filled one line at a time."""
+    """The list of lines that must hold, filled one line at a time."""
 
     def __init__(self):
         self.lines = []
 
     def add(self, what: str, holds, found, rests_on: str = BOTH) -> None:
-        """rests_on: the source hashes (scripts/source_hash.py) that must fit a tree for the line to hold there."""
+        """rests_on: the source hashes (scripts/source_hash.py) that must fit a tree for the line to apply to it."""
         self.lines.append({"what": what, "holds": bool(holds), "found": str(found), "rests_on": rests_on})
 
     def failed(self) -> list[str]:
         return [line["what"] for line in self.lines if not line["holds"]]
 
     def show(self) -> int:
-        """Prints all of them, and returns the exit code."""
+        """Prints all lines, and returns the exit code."""
         for line in self.lines:
             print(f"{'ok    ' if line['holds'] else 'FAILED'}  {line['what']}: {line['found']}")
         print(f"{len(self.lines)} lines, {len(self.failed())} failed")

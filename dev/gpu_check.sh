@@ -10,9 +10,9 @@
 #           counters are forbidden on many machines, which the step then says; the timelines of all three
 #   soak    ring and plain under delays and counters near 2^32, GPU_CHECK_SOAK_MINUTES (10) for each, on a cut and on
 #           full-size weights; planted faults that only a soak sees; racecheck and initcheck
-# The script builds first, for this machine's cards. Without a PART all parts but profile and soak run, on which no line
-# of the evidence rests. A PART adds to the results that
-# OUT holds from this source and this kind of card, for machines that are lent for less time than all parts take.
+# The script builds first, for this machine's cards. Without a PART it runs all parts but profile and soak, which the
+# evidence does not need. OUT keeps the results of earlier PARTs from the same source and the same kind of card, because
+# a machine may be lent for less time than all parts take.
 # OUT/evidence then holds the files for reports/evidence/<gpu>/, and dev/check_evidence.py judges them. Exit 0
 # only if every step passed and, once OUT holds all parts, every line of the evidence holds.
 # No network is needed where torch, the toolkit and the Debian packages are installed.
@@ -32,7 +32,7 @@ for part in $parts; do
 done
 mkdir -p "$out" || exit 2
 out="$(cd "$out" && pwd -P)"
-rm -rf "$out/evidence"  # the evidence of an earlier run must not pass for that of this one, which may end early
+rm -rf "$out/evidence"  # if this run ends early, an earlier run's evidence must not be taken for its own
 begun=$SECONDS
 # Upper bound for the time of all steps together.
 budget_s="${GPU_CHECK_BUDGET_S:-4800}"
@@ -52,7 +52,7 @@ begin() {
 
 log="$out/build.log"
 rm -f "$log"
-# The tests' programs take most of the build, and two parts use them; the calibration slows a plugin down.
+# The test programs take most of the build: only bench and tests build them all. The calibration needs slowed_cuda.
 targets=(mkbench slowed_cuda)
 export sanitized_tests="test_plain test_prefill test_ring_state"
 # shellcheck disable=SC2206
@@ -69,7 +69,7 @@ ctest="$(dirname "$cmake")/ctest"
 export root toolkit build mkbench
 unset MKBENCH_PRESET MKBENCH_CUDA MKBENCH_CUDA_ARCHITECTURES MKBENCH_USE_PYPI_CUDA MKBENCH_JOBS
 
-# The files of each part. Those of another source or card are removed.
+# The files of each part. Files from another source or another kind of card are removed.
 bench=(full deep strangers memcheck.log synccheck.log)
 tests=(gpu-tests.txt gpu-tests.xml)
 cases=(tiny)
@@ -88,14 +88,14 @@ fi
 rm -rf "$out/memorised-qwen3"
 cd "$out" || exit 1  # reports then name folders relative to it
 
-# verified RUN ...: all figures of these reports computed again from their samples.
+# verified RUN ...: recomputes all figures of these reports from their samples.
 verified() { local run; for run in "$@"; do "$mkbench" verify "$run" || return 1; done; }
 export -f verified
 
 # sanitize TOOL LOG [TAG]: checks every access (memcheck), barrier (synccheck), access to shared memory (racecheck) or
-# read of device memory that nothing wrote (initcheck) of the kernels and of their set-up on small models, with one
-# section of the log for each test, of which the cases with the TAG (memcheck) run. A sanitizer slows the kernels a
-# hundredfold, and libtorch's kernels a thousandfold, so the kernels' tests run here and not mkbench.
+# read of uninitialised device memory (initcheck) of the kernels and of their set-up on small models. LOG gets one
+# section for each test, whose cases with TAG (default: memcheck) run. A sanitizer slows the kernels a hundredfold, and
+# libtorch's kernels a thousandfold, so the kernels' tests run here and not mkbench.
 sanitize() {
   local sanitizer="$toolkit/bin/compute-sanitizer" test status worst=0
   [ -x "$sanitizer" ] || sanitizer="$(command -v compute-sanitizer)" ||
@@ -122,7 +122,7 @@ if begin bench "${bench[@]}"; then
   step 260 "bench of ring at all other depths" "$mkbench" --engine ring --compare none --device cuda \
     --model synthetic --n-depth 32,64,128,256,960,1984,8128,16320,32704 --n-gen 64 --ablations \
     --blocks 10 --processes 2 --no-plot --out deep
-  # Two processes would give an interval of 12.7 deviations.
+  # Three processes: with two, half of the 95 % interval is 12.7 standard errors.
   strangers="$build/tests/plugins/naive_cuda.so"
   for name in hf triton extension; do strangers="$strangers,$root/tests/engines/${name}_decoder.py"; done
   step 480 "engines from elsewhere beside ours, one run" "$mkbench" --compare eager,graph --device cuda --model synthetic \
@@ -176,7 +176,7 @@ if begin gate "${gate[@]}"; then
   step 60 "tune" "$mkbench" tune
 fi
 
-# The runs that follow read the calibration, and nobody else's: it is stored below OUT.
+# The calibration is stored below OUT, so that the runs that follow read it and no other.
 calibrate() {
   "$mkbench" selftest --timing --calibrate --device cuda -q &&
     cp data/mkbench/calibration/*.json clock.json
@@ -199,7 +199,7 @@ if begin timing "${timing[@]}"; then
   unset XDG_DATA_HOME
 fi
 
-# profiled NAME OPTION ...: where the tool or its counters are not to be had (exit 6), the step says why, and passes.
+# profiled NAME OPTION ...: if ncu or its counters are not available (exit 6), the step says why, and passes.
 profiled() {
   local status=0 said name="$1"
   shift
@@ -220,8 +220,8 @@ if begin profile "${profile[@]}"; then
     -d 512 -n 16 --out timeline
 fi
 
-# soak_engine ENGINE MINUTES: half of the time on the cut, half on full-size weights with a long cache. Numbers that
-# are reached earlier do not end it.
+# soak_engine ENGINE MINUTES: half of the time on the cut, half on full-size weights with a long cache. The soak goes on
+# to its last minute, even if its numbers of launches and tokens are reached earlier.
 soak_engine() {
   local half
   half="$(awk "BEGIN { print $2 / 2 }")"
@@ -230,7 +230,7 @@ soak_engine() {
     "$mkbench" soak --device cuda --engine "$1" --model synthetic --seed 2 --context 32768 --launches 500 \
       --tokens 5000 --minutes "$half" --all-minutes --out "soak/$1-full"
 }
-# Faults planted in plain that a soak must see, each by one of its exit codes.
+# Faults planted in plain: each must end its soak with one of the exit codes in its row.
 soak_faults() {
   local fault wanted status rows
   rows="$(grep -v '^#' "$root/tests/cli/soak_faults_gpu.txt")" || return 1
@@ -253,7 +253,7 @@ if begin soak "${soak[@]}"; then
   done
   step 400 "faults that a soak sees" bash -c soak_faults
   step 400 "initcheck on small models" bash -c 'sanitize initcheck "$1"' sanitize "$out/initcheck.log"
-  # racecheck does not follow ring's barriers (docs/soak.md), and is the slowest: it has cases of its own.
+  # racecheck does not follow ring's barriers (docs/soak.md), and is the slowest tool: it runs a few tagged cases only.
   sanitized_tests="test_plain test_prefill" \
     step 300 "racecheck on small models" bash -c 'sanitize racecheck "$1" racecheck' sanitize "$out/racecheck.log"
 fi
@@ -262,7 +262,7 @@ log="$out/end.log"
 rm -f "$log"
 note "== total: $((SECONDS - begun)) s"
 note "GPU CHECK, parts:$parts$([ "$failed" = 0 ] && echo passed || echo FAILED)"
-# The logs are joined by the time of their making, because the last outcome of a repeated step counts.
+# The logs are joined in the order in which they were made, because the last outcome of a repeated step counts.
 missing="" logs=""
 for part in $all_parts; do
   if [ -f "$part.log" ]; then

@@ -1,12 +1,12 @@
 """Plants mutants in the host code, one at a time, and prints which test notices each.
 
-The tables are tests/mutants/<room>.toml. A file stands there with the tests that are run (else those at the table's
-top) and its mutants: a text in it, the text that replaces it, and, for a mutant that no test can notice, the argument
-why. The tree is copied into a scratch folder and built there once,
+The tables are tests/mutants/<room>.toml. Each entry names a source file, the tests to run (default: those at the
+table's top) and its mutants: a text of the file, the text that replaces it, and, for a mutant that no test can notice,
+the argument why. The tree is copied into a scratch folder and built there once,
 without CUDA and libtorch. A mutant is then one object file, which is linked before the libraries that hold the right
 one; a test program that fails or runs out of time has killed the mutant.
 
-Exit code 1: fewer than 95 % are killed, a row's text does not stand in its file exactly once, a mutant does not
+Exit code 1: fewer than 95 % are killed, a row's text does not occur in its file exactly once, a mutant does not
 compile, one that was called equivalent is killed, or a test fails without any mutant.
 """
 
@@ -30,7 +30,7 @@ from tracked_files import ROOT, tracked_files
 
 TABLES = pathlib.Path("tests", "mutants")
 WANTED = 0.95
-# A test with a mutant may take SLOWER times its time without, and GRACE_S seconds more.
+# With a mutant a test may take SLOWER times as long as without, and GRACE_S seconds more.
 SLOWER, GRACE_S = 4, 20
 KEYS = {"name", "tests", "mutants"}
 
@@ -101,7 +101,7 @@ def copy_tree(scratch: pathlib.Path, root: pathlib.Path = ROOT) -> pathlib.Path:
     """Copies the tree; unchanged files keep their times, so that ninja builds little."""
     tree = scratch / "tree"
     wanted = {name: root / name for name in tracked_files(root, untracked=True)}
-    # A list of targets without device code and libtorch.
+    # These two build no device code and nothing that needs libtorch.
     wanted["CMakeLists.txt"] = root / TABLES / "CMakeLists.txt"
     wanted["tests/CMakeLists.txt"] = root / TABLES / "tests.cmake"
     for name in set(tracked_files(tree)) - set(wanted) if tree.exists() else ():
@@ -115,7 +115,7 @@ def copy_tree(scratch: pathlib.Path, root: pathlib.Path = ROOT) -> pathlib.Path:
 
 
 def program(name: str) -> str:
-    """The program beside this Python, where set-up has put it, or the machine's own."""
+    """The program in the folder of this Python, where set-up installs it, else the one on PATH."""
     beside = pathlib.Path(sys.executable).with_name(name)
     return str(beside) if beside.exists() else name
 
@@ -176,7 +176,7 @@ class Workshop:
         try:
             run(command, self.build)
             for test in row.tests:
-                # First on the line, so that the linker does not take the library's object of these symbols.
+                # The mutant comes first, so that the linker does not take these symbols from the library.
                 link = re.sub(rf" -o tests/{test} ", f" {mutant} -o {place / test} ", self.link[test])
                 run(link, self.build)
                 problem = self.try_program(place / test, place / "tmp", self.limit_s[test])
@@ -222,7 +222,7 @@ def summary(room: str, outcomes: list[Outcome]) -> str:
 
 def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="read the table only: does each text stand there once?")
+    parser.add_argument("--check", action="store_true", help="build nothing; check that each text occurs once")
     parser.add_argument("--list", action="store_true", help="print the rows")
     parser.add_argument("--room", help="rows of one table")
     parser.add_argument("--row", type=int, metavar="N", nargs="+", help="these rows of that table, from 1")
@@ -234,7 +234,7 @@ def main(argv: list[str]) -> int:
         rows = [row for row in read_rows()
                 if args.room in (None, row.room) and (args.row is None or row.number in args.row)]
         if not rows:
-            raise Trouble("no row of the table is meant")
+            raise Trouble("--room and --row select no row")
         if args.list:
             print("\n".join(f"{row.name():14} {row.change()}" for row in rows))
             return 0

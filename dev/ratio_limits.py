@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the limits of the fidelity ratios follow from: legitimate decoders, their ratios, and the faults that are seen.
+"""Derives the limits of the fidelity ratios from legitimate decoders, and the sizes of planted faults that they detect.
 
     ratio_limits.py measure [MODEL ...]   runs every variant of decoder_variants.py, and faults of growing sizes, against
                                           the committed references: reports/limits/measured.json
@@ -36,7 +36,7 @@ MODELS = ("tiny", "tiny-untied", "synthetic:short")
 CLASSES = ("bf16", "fp32-accumulate")
 RATIOS = ("rms", "step", "inf", "kl", "sweep")
 HEADROOM, POINT = 1.25, 0.999
-FEWEST = 5            # decoders of a model, below which it has no limit of its own
+FEWEST = 5            # a model with fewer decoders gives no limit
 LEAST_KL = 1e-6       # as in harness/judge/ratios.cpp
 SWEEP_STEPS = 2049
 # Sizes of each planted fault, from small to large.
@@ -125,7 +125,7 @@ def centred(row):
 
 
 def kl_of_rounding(truth, ids):
-    """What rounding the truth's top logits to bf16 costs, as harness/judge/ratios.cpp allows it."""
+    """The KL that rounding the truth's top logits to bf16 adds; harness/judge/ratios.cpp allows for it."""
     top_rounded = truth.double()
     top_rounded[ids] = truth[ids].bfloat16().double()
     return max(0.0, kl_over_top(truth.double(), top_rounded, ids))
@@ -184,7 +184,7 @@ def of_report(path):
 
 
 def limit_of(rows, ratio):
-    """What the limit of a ratio follows from: the largest value over the models of (limit, largest, point, model)."""
+    """(limit, largest ratio, 99.9 % point, model) of the model that gives a ratio its largest limit."""
     key, found = f"r_{ratio}", []
     for model in MODELS:
         values = sorted(r[key] for r in rows if r["model"] == model and r.get(key))
@@ -218,7 +218,7 @@ def rounded_up(x):
 
 
 def smallest_seen(rows, fault, ratio, limit):
-    """The smallest size from which on every size is over the limit; None where the largest is not."""
+    """The smallest fault size from which on every ratio is over the limit; None if the largest size is not seen."""
     sizes = sorted((r["size"], r[f"r_{ratio}"]) for r in rows if r["fault"] == fault)
     seen = None
     for size, value in reversed(sizes):

@@ -1,9 +1,9 @@
 """Makes a folder that set-up takes for a toolkit of CUDA 12.8: `dev/stand_in_toolkit.py FOLDER`.
 
-PyPI has no nvcc of CUDA 12.x, but all other parts: headers, runtime library and assembler (ptxas) in this folder are
-those of 12.8. Its nvcc is that of CUDA 13, says that it is 12.8, and brings its own front end, whose PTX is given the
-version that 12.8 reads. So host code is compiled and linked as with 12.8; machine code is near to that of 12.8, but not
-the same, because front ends differ. dev/check_cuda128.py has the kernels with 12.8's own front end. Nothing built
+PyPI has no nvcc of CUDA 12.x, but all other parts: the headers, runtime library and assembler (ptxas) in this folder
+come from 12.8. The nvcc comes from CUDA 13: it reports version 12.8 and uses its own front end, whose PTX is relabelled
+with the version that 12.8 reads. So host code is compiled and linked as with 12.8; machine code is near to 12.8's, but
+not equal, because front ends differ. dev/check_cuda128.py compiles the kernels with 12.8's own front end. Nothing built
 with this toolkit is for use on a GPU.
 Exit code 2 where there is no compiler of CUDA 13.
 """
@@ -74,7 +74,7 @@ def link_all(source: pathlib.Path, into: pathlib.Path) -> None:
 
 
 def make(folder: pathlib.Path, cuda13: pathlib.Path, wheels: pathlib.Path) -> None:
-    """Makes `folder` from CUDA 13's toolkit and 12.8's wheels, unless this program made it of the same before."""
+    """Makes `folder` from CUDA 13's toolkit and 12.8's wheels, unless it was made from the same parts before."""
     program = hashlib.sha256(pathlib.Path(__file__).read_bytes()).hexdigest()
     stamp, made_of = folder / "made-of", f"{program} {cuda13} {wheels}\n"
     if stamp.exists() and stamp.read_text() == made_of:
@@ -85,7 +85,7 @@ def make(folder: pathlib.Path, cuda13: pathlib.Path, wheels: pathlib.Path) -> No
     for part in ("cuda_runtime", "cuda_cccl", "nvtx"):
         link_all(nvidia / part / "include", folder / "include")
     link_all(nvidia / "cuda_nvcc" / "include" / "crt", folder / "include" / "crt")
-    # What the compiler's generated code includes belongs to the compiler, not to the headers.
+    # The code that nvcc generates includes this header, so it must be of nvcc's version.
     glue = folder / "include" / "crt" / "host_runtime.h"
     glue.unlink()
     glue.symlink_to(cuda13 / "include" / "crt" / "host_runtime.h")
@@ -97,7 +97,7 @@ def make(folder: pathlib.Path, cuda13: pathlib.Path, wheels: pathlib.Path) -> No
     link_all(cuda13 / "bin", binaries)
     for name in ("nvcc", "nvcc.profile", "ptxas"):
         (binaries / name).unlink()
-    # nvcc looks for its parts beside the place where it lies itself, so it is no link.
+    # nvcc looks for its parts beside its own file, so it is copied, not linked.
     shutil.copy2(cuda13 / "bin" / "nvcc", binaries / "nvcc-13")
     profile = (cuda13 / "bin" / "nvcc.profile").read_text()
     profile = profile.replace("INCLUDES        +=", 'INCLUDES        += "-I$(TOP)/first"', 1)
@@ -129,7 +129,7 @@ def main() -> int:
         print("there is no nvcc of CUDA 13; --compiler names one", file=sys.stderr)
         return 2
     make(arguments.folder.resolve(), cuda13, installed("cuda-12.8", "CUDA 12.8's wheels (0.4 GB)"))
-    print(f"{arguments.folder}: CUDA 12.8 but for the front end, which is that of {cuda13}")
+    print(f"{arguments.folder}: CUDA 12.8 with the front end of {cuda13}")
     return 0
 
 

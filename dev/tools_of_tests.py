@@ -1,5 +1,5 @@
-"""What some tests need and set-up does not install: OpenSSH's server and rsync, to log in to on loopback; a Chromium to
-look at the report's page with, and Playwright, which drives it; help2man.
+"""Tools that some tests need and set-up does not install: OpenSSH's server and rsync, for logins on loopback; a browser
+(Chromium) that opens the report's page, and Playwright, which drives it; help2man.
 
   tools_of_tests.py            says what is missing
   tools_of_tests.py --install  installs it first: Debian's packages, and Playwright's wheels in the cache
@@ -34,7 +34,7 @@ def no_login() -> str:
 
 
 def runs(path: str) -> bool:
-    """Ubuntu's chromium-browser may be a script that only asks for a snap."""
+    """Whether it is a browser: Ubuntu's chromium-browser may be a script that only asks for a snap."""
     try:
         done = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=60)
     except (OSError, subprocess.TimeoutExpired):
@@ -63,7 +63,7 @@ def install(packages: list[str]) -> str:
     as_root = [] if os.geteuid() == 0 else ["sudo", "-n"]
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     why = ""
-    # The lists that are there may do where they cannot be fetched anew.
+    # If `update` fails, the install may still succeed with the package lists that are there.
     for command in (["update", "-qq"], ["install", "-y", "-qq", "--no-install-recommends", *packages]):
         try:
             done = subprocess.run([*as_root, "apt-get", *command], env=environment, stdin=subprocess.DEVNULL,
@@ -75,8 +75,8 @@ def install(packages: list[str]) -> str:
 
 
 def install_login() -> str:
-    """Debian's package starts a server, and again whenever the machine starts: where systemd would open a port, only in
-    CI, on a machine that exists for one run."""
+    """Debian's package starts a server, at once and at every boot. Where systemd would open a port, this installs it
+    only in CI, on a machine that exists for one run."""
     if pathlib.Path("/run/systemd/system").exists() and not os.environ.get("CI"):
         return "this machine has systemd, and the package would start a server: install it yourself, or set CI"
     return install([LOGIN[name] for name in lacking(LOGIN)])
@@ -85,7 +85,7 @@ def install_login() -> str:
 def install_browser() -> str:
     release = pathlib.Path("/etc/os-release")
     if not release.exists() or "\nID=debian\n" not in "\n" + release.read_text(encoding="utf-8"):
-        return "only on Debian this installs a Chromium; Ubuntu's is a snap. Google's Chrome serves as well"
+        return "a Chromium is installed on Debian only (Ubuntu's is a snap); Google's Chrome works too"
     return install(["chromium"])
 
 

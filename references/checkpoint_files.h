@@ -31,12 +31,12 @@ struct Checkpoint {
   bool opened = true;                     // false: no name of a tensor could be read
 };
 
-// Opens the folder's files. Throws as `findings` does; where they are collected, a file that cannot
-// be read is a finding and the others are opened.
+// Opens the folder's files. Throws as `findings` does; if findings are collected, a file that
+// cannot be read becomes a finding and the other files are opened.
 Checkpoint open_checkpoint(const std::filesystem::path& folder, ModelFindings& findings);
 
-// Calls `use`. Where findings are collected, an Error(kBadInput) becomes a fatal one of `field`,
-// with `file` as its source; false then.
+// Calls `use` and returns true. If findings are collected, an Error(kBadInput) becomes a fatal
+// finding of `field` with `file` as its source, and the result is false.
 bool attempt(ModelFindings& findings, const std::filesystem::path& file, const std::string& field,
              const std::function<void()>& use);
 

@@ -19,7 +19,7 @@ constexpr size_t kChunkBytes = 1 << 20;
 constexpr size_t kNamesShown = 4;
 // A hint at a similar name compares at most this many: 65,536 names would take seconds.
 constexpr size_t kNamesCompared = 2048;
-// So many missing names are compared by their letters with the unknown ones.
+// Only this many missing names are compared by their letters with the unknown names.
 constexpr size_t kMissingCompared = 16;
 
 std::string file_name(const std::string& path) { return fs::path(path).filename().string(); }
@@ -83,7 +83,7 @@ struct NameDifferences {
   bool head_is_missing = false;
 };
 
-// The loader's line on all of them.
+// The loader's message about all differences, in one line.
 std::string names_text(const NameDifferences& d, const std::vector<NamedTensor>& table) {
   std::string what;
   if (!d.missing.empty())
@@ -97,12 +97,12 @@ std::string names_text(const NameDifferences& d, const std::vector<NamedTensor>&
                     list_names(d.unknown, d.missing.empty() ? expected : d.missing, "expected"));
   }
   if (d.head_is_missing)
-    what += "; tie_word_embeddings is false, so " + table.front().name + " does not stand for it";
+    what += "; tie_word_embeddings is false, so " + table.front().name + " is not the head too";
   return what;
 }
 
-// Missing names that stand in the file in other words: with another beginning ("model." lost, or
-// "language_model." before it), or with a few other letters. missing -> unknown.
+// Map from a missing name to the unknown name that replaces it in the file: with another prefix
+// ("model." lost, or "language_model." in front), or with a few other letters.
 std::map<std::string, std::string> renamed(const NameDifferences& d) {
   const std::set<std::string> missing(d.missing.begin(), d.missing.end());
   const std::set<std::string> unknown(d.unknown.begin(), d.unknown.end());
@@ -324,7 +324,7 @@ void check_tied_head(const Located& embed, const Located& head, int hidden,
     const uint64_t row = (first + i) / static_cast<uint64_t>(hidden);
     ModelFinding finding = tensor_finding(head, Severity::kFatal, "tie_word_embeddings");
     finding.expected = fmt::format("the bytes of {}", in_quotes(embed.entry->name));
-    finding.found = fmt::format("others, first in row {}", row);
+    finding.found = fmt::format("other bytes, first in row {}", row);
     finding.text =
         fmt::format("tie_word_embeddings is true but {} differs from {}, first in row {}",
                     in_quotes(head.entry->name), in_quotes(embed.entry->name), row);

@@ -14,13 +14,13 @@
 
 namespace mkbench {
 
-// All functions throw as `findings` does.
+// All functions add what they find to `findings`, and throw as ModelFindings::add() does.
 
 // tensor_table() with the names of `kind`.
 std::vector<NamedTensor> tensor_table_of(const ModelKind& kind, const ModelConfig& config);
 
-// Wants every name of `table`, which begins with the embedding (the head only where `tied` is false),
-// and no other: an unknown tensor means another model. `is_left_out`: names that are not looked at.
+// Requires all names of `table`, embedding first (the head only if `tied` is false), and no other:
+// an unknown tensor means another model. Names for which `is_left_out` is true are ignored.
 void check_names(const Checkpoint& checkpoint, const std::vector<NamedTensor>& table, bool tied,
                  const std::function<bool(const std::string&)>& is_left_out,
                  ModelFindings& findings);
@@ -36,19 +36,19 @@ struct HeldPart {
 // The parts of `kind` that a checkpoint holds.
 std::vector<HeldPart> uncovered_parts(const ModelKind& kind, const Checkpoint& checkpoint);
 
-// BF16 and the rows and columns of `t`; 0 of these stands for any number. False with a finding.
+// Requires BF16 and the rows and columns of `t` (0: any number). Returns false after a finding.
 bool check_type_and_shape(const Located& located, const NamedTensor& t, const ModelShape& shape,
                           const std::filesystem::path& config_path, ModelFindings& findings);
 
-// A file with tie_word_embeddings may hold a head all the same: its bytes must be the embedding's,
-// or one of the two statements is wrong. Reads both; both have passed check_type_and_shape().
+// A file with tie_word_embeddings may hold a head anyway: its bytes must equal the embedding's.
+// Reads both tensors, which must have passed check_type_and_shape().
 void check_tied_head(const Located& embed, const Located& head, int hidden,
                      ModelFindings& findings);
 
 // Which LM head a model has, and by which rule; `head` is the name of its tensor.
 std::string head_text(std::string_view head, bool tied, bool in_file);
 
-// NaN, Inf and tensors of zeros alone. Calls use(values) for all values in order, for a hash.
+// Finds NaN, Inf and all-zero tensors. Calls use(values) for all values in order, for a hash.
 void check_values(const Located& located, const NamedTensor& t, bool check_finite,
                   const std::function<void(std::span<const Bf16>)>& use, ModelFindings& findings);
 

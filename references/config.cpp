@@ -39,7 +39,7 @@ constexpr IntegerField kIntegerFields[] = {
     {"vocab_size", 1, 16'777'216, &ModelShape::vocab},
     {"max_position_embeddings", 1, 16'777'216, nullptr},
 };
-// Further keys that must be there; each is read by a line of its own below.
+// Further required keys; each is read by a line of its own below.
 constexpr const char* kOtherNeeded[] = {"model_type", "architectures", "hidden_act", "rms_norm_eps",
                                         "tie_word_embeddings"};
 
@@ -191,7 +191,7 @@ class ConfigReader {
   ConfigScan& scan_;
 };
 
-// The row of the file's model_type; Qwen3's where there is none, and a finding.
+// The row of the file's model_type; Qwen3's row, and a finding, if it is missing or unknown.
 const ModelKind& kind_of(const json& root, const ConfigFields& top) {
   const auto type = root.find("model_type");
   if (type == root.end()) return kModelKinds[0];  // ConfigReader names it with the other keys
@@ -203,7 +203,7 @@ const ModelKind& kind_of(const json& root, const ConfigFields& top) {
   return kind != nullptr ? *kind : kModelKinds[0];
 }
 
-// The decoder's object inside `root`; null, and a finding, where it is not there.
+// The decoder's object inside `root`; null, and a finding, if it is missing.
 const json* decoder_object(const json& root, const ModelKind& kind, const std::string& path,
                            ModelFindings& findings) {
   if (kind.config_key.empty()) return &root;

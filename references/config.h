@@ -1,5 +1,5 @@
-// config.json of a Qwen3 or Qwen3-TTS checkpoint, read strictly: a missing key is an error and never takes the
-// default of a model class.
+// config.json of a Qwen3 or Qwen3-TTS checkpoint, read strictly: a missing key is an error and
+// never takes the default of a model class.
 #pragma once
 
 #include <filesystem>

@@ -18,7 +18,7 @@ class ConfigFields {
  public:
   using json = nlohmann::json;
 
-  // `prefix`: of the object's keys inside the file, as "talker_config."; `path` begins messages.
+  // `prefix`: where the object is in the file, as "talker_config."; messages begin with `path`.
   ConfigFields(const json& object, std::string prefix, const std::string& path,
                ModelFindings& findings)
       : object_(object), prefix_(std::move(prefix)), path_(path), findings_(findings) {}
@@ -60,8 +60,8 @@ class ConfigFields {
            fmt::format("{} is {}: unsupported, only {} is", field, found, expected));
   }
 
-  // Nothing, and a finding, where the value is no number above 0 and at most `max`. `object` holds
-  // `key`, and `shown` names it.
+  // nullopt, and a finding, unless the value is a number above 0 and at most `max`. `object` must
+  // have `key`; messages call it `shown`.
   std::optional<double> number(const json& object, const char* key, const std::string& shown,
                                double max) const {
     const json& value = object.at(key);
@@ -71,7 +71,7 @@ class ConfigFields {
     return std::nullopt;
   }
 
-  // Nothing, and a finding, where the key, which is there, holds no boolean.
+  // nullopt, and a finding, unless `key`, which must be present, holds a boolean.
   std::optional<bool> boolean(const char* key) const {
     const json& value = object_.at(key);
     if (value.is_boolean()) return value.get<bool>();

@@ -1,4 +1,4 @@
-// Every rule for a config.json, and what can be read of one in spite of its findings.
+// All rules for a config.json, and the values that can be read in spite of findings.
 #pragma once
 
 #include <filesystem>
@@ -14,7 +14,7 @@
 namespace mkbench {
 
 struct ConfigScan {
-  // 0 or empty where the file says nothing, or something that is not accepted.
+  // A field is 0 or empty if the file lacks it or has a value that is not accepted.
   ModelConfig config;
   const ModelKind* kind = &kModelKinds[0];  // Qwen3's where the file names no known kind
   bool tie_is_known = false;
@@ -23,14 +23,14 @@ struct ConfigScan {
   int mrope_sum() const { return std::accumulate(mrope_section.begin(), mrope_section.end(), 0); }
 };
 
-// `path` begins messages. Throws as `findings` does.
+// Messages begin with `path`. Throws as ModelFindings::add() does.
 ConfigScan scan_config(const nlohmann::json& root, const std::string& path,
                        ModelFindings& findings);
 
 // A config.json as JSON, of at most 1 MB. Throws Error(kBadInput).
 nlohmann::json read_config_json(const std::filesystem::path& path);
 
-// All that read_config() reads, and which kind of model it is. Throws Error(kBadInput) as that does.
+// What read_config() reads, with the kind of model. Throws Error(kBadInput) like read_config().
 ConfigScan read_config_scan(const std::filesystem::path& path);
 
 }  // namespace mkbench

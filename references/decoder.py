@@ -32,8 +32,8 @@ class Decoder:
     def decode(self, n, forced=None, logits=None):
         """n greedy steps; returns the n ids that they emit, an integer tensor on any device or a list. A step embeds
         its input at the current position, writes one KV row and emits the id of the largest logit, the lowest id among
-        equals. The input of step 0 is the pending id, that of a later step the id emitted before it; the last id
-        emitted is pending afterwards.
+        equals. Step 0 takes the pending id as input, a later step the id emitted before it; the last id emitted is
+        pending afterwards.
         forced: None, or int64 [n] on the device: the inputs instead, the first one in place of the pending id. The ids
             emitted are still the model's own choice. Without this parameter mkbench prefills again to force an id.
         logits: None, or float32 [n, vocab] on the device, NaN, to be filled; always None when the clock runs. Without

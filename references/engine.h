@@ -44,9 +44,9 @@ struct EngineCapabilities {
   bool poison = true;         // poison() reaches outputs, scratch and unused KV rows
   bool counted = true;        // launch_count() counts launches
   bool rewind = false;        // rewind() works
-  bool late_id = true;        // decode_late() prefills nothing again
+  bool late_id = true;        // decode_late() works without another prefill
   bool deterministic = true;  // equal input gives equal bits
-  bool vectors = false;       // decode_vectors() works; never over a host
+  bool vectors = false;       // decode_vectors() works; false for an engine in a host process
   PrecisionClass precision = PrecisionClass::kBf16;
 };
 
@@ -110,8 +110,8 @@ class Engine {
   // Replaces the pending id.
   virtual void set_pending(int32_t id) = 0;
 
-  // Replaces the pending id and decodes n steps. Over a host it is one call, so that an id that is
-  // drawn at the last moment reaches the engine inside the timed part and not before.
+  // Replaces the pending id and decodes n steps. An engine in a host process gets both in one call,
+  // so that an id that is drawn at the last moment reaches it inside the timed part and not before.
   virtual std::vector<int32_t> decode_late(int32_t id, int n) {
     set_pending(id);
     return decode(n);
@@ -132,16 +132,16 @@ class Engine {
   virtual int64_t launch_count() const = 0;
   virtual DecodeTimes last_times() const = 0;
   virtual Progress progress() const = 0;
-  // What is known of a launch that stands still; nothing where the engine knows nothing. Called from
-  // another thread while a call does not return, or after a call that threw Error(kHang). Takes up to
-  // a second, or for ever where the device's driver does not answer.
+  // What is known of a hung launch; nullopt if the engine knows nothing. Called from another thread
+  // while a call does not return, or after a call that threw Error(kHang). Takes up to a second, or
+  // for ever if the device's driver does not answer.
   virtual std::optional<Standstill> standstill() const { return std::nullopt; }
 
   // Called between runs, off the clock: the engine checks memory that must not have changed and
   // that only its own code can reach. Throws Error(kIntegrity).
   virtual void audit() {}
 
-  // hidden() and kv_row() serve the localiser and are empty where an engine cannot give them.
+  // hidden() and kv_row() are for the localiser; nullopt if the engine cannot provide them.
   // Hidden state after `layer` of the last step, fp32 [hidden].
   virtual std::optional<std::vector<float>> hidden(int /*layer*/) { return std::nullopt; }
   // K then V of one position over all kv heads, widened to fp32, [2 * kv_width].
@@ -152,14 +152,14 @@ class Engine {
   // What the engine has chosen for this card, for reports; empty where it chooses nothing.
   virtual std::string settings() const { return {}; }
 
-  // A hook of our own engines for `mkbench soak`, between launches: the launches that follow run under `stress`.
-  // Returns what of it the engine leaves out, and why; nothing where the engine has no such hook.
+  // A hook of mkbench's own engines for `mkbench soak`, between launches: later launches run under
+  // `stress`. Returns which part of it is left out and why ("": none); nullopt without a hook.
   virtual std::optional<std::string> stress(const Stress& /*stress*/) { return std::nullopt; }
 
-  // Diagnostics, between decodes: the decodes that follow record their timeline, or no longer. Returns false
-  // where the engine has none.
+  // Diagnostics, between decodes: switches timelines of later decodes on or off. Returns false if
+  // the engine cannot record one.
   virtual bool set_timeline(bool /*on*/) { return false; }
-  // Returns the timeline of the last decode(), before which set_timeline(true) was called. Throws Error(kRuntime).
+  // The timeline of the last decode(), before which timelines were on. Throws Error(kRuntime).
   virtual Timeline timeline() {
     throw Error(ErrorKind::kRuntime, capabilities().name + ": it offers no timeline");
   }

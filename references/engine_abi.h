@@ -11,7 +11,7 @@
  * valid until the next call of the same engine. Functions that return int32_t return MKBENCH_OK or
  * one of the failures below; last_error() then says what happened.
  *
- * mkbench loads libraries that were built against its own version alone, and says so of others.
+ * mkbench loads only libraries that were built against its own version, and names any other.
  */
 #ifndef MKBENCH_REFERENCES_ENGINE_ABI_H
 #define MKBENCH_REFERENCES_ENGINE_ABI_H
@@ -117,7 +117,7 @@ typedef struct mkbench_open {
 typedef struct mkbench_snapshot {
   int32_t position;
   int32_t pending;      /* -1: none */
-  uint64_t kv_checksum; /* over the KV rows below position: another one where a row is another */
+  uint64_t kv_checksum; /* over the KV rows below position: differs if a row differs */
   int32_t derived_count;
   float derived[MKBENCH_MAX_DERIVED]; /* what the engine needs besides the rows, if anything */
 } mkbench_snapshot;
@@ -128,7 +128,7 @@ typedef struct mkbench_span {
   uint64_t t0_ns, t1_ns; /* begin and end by one clock of the engine: %globaltimer on a GPU */
 } mkbench_span;
 
-typedef struct mkbench_engine mkbench_engine; /* the library's own */
+typedef struct mkbench_engine mkbench_engine; /* defined by the library */
 
 /* What mkbench_engine_table() returns: static storage, never changed. */
 typedef struct mkbench_engine_abi {
@@ -190,25 +190,25 @@ typedef struct mkbench_engine_abi {
 
   /* save() fills *snapshot, which is all zero beforehand. restore() goes back to a snapshot of this
    * sequence: rows below its position stay, and its pending id, which mkbench may have replaced,
-   * becomes pending. It returns MKBENCH_CHANGED where the checksum of those rows has changed. An
-   * engine offers both or neither. */
+   * becomes pending. restore() returns MKBENCH_CHANGED if the checksum of these rows has changed.
+   * An engine offers both functions or neither. */
   int32_t (*save)(mkbench_engine* engine, mkbench_snapshot* snapshot);
   int32_t (*restore)(mkbench_engine* engine, const mkbench_snapshot* snapshot);
 
-  /* From now on decode() fills `spans`, memory of the device with room for `room` of them: the last
-   * call's, in any order, gaps allowed. NULL switches that off, as before the first call. mkbench
-   * fills them with bytes 0xff beforehand: a span whose block is still -1 was not written. Spans
-   * are never asked for when the clock runs. phase_name() may return NULL; else the name may say more
-   * than the phase, "[ROLE/]PHASE[: KIND]": which part of a block works ("block" unless said), and what
-   * it does, one of body (unless said), exchange (it waits for other blocks), weights (it waits for
-   * weights or KV rows), hand-off (it waits for another part of its block) and room (it waits for room to
-   * load ahead). "loader/qkv: room" and "attention: exchange" are examples. */
+  /* From now on decode() fills `spans`, memory of the device with room for `room` spans, with the
+   * spans of the last decode(), in any order, gaps allowed. NULL switches this off, as before the
+   * first call. mkbench fills `spans` with bytes 0xff beforehand: one whose block is still -1 is
+   * not written. Spans are never asked for when the clock runs. phase_name() may return NULL; else
+   * the name may say more than the phase, "[ROLE/]PHASE[: KIND]": which part of a block works
+   * ("block" unless said), and what it does, one of body (unless said), exchange (it waits for
+   * other blocks), weights (for weights or KV rows), hand-off (for another part of its block) and
+   * room (for room to load ahead). Examples: "loader/qkv: room", "attention: exchange". */
   int32_t (*set_timeline)(mkbench_engine* engine, mkbench_span* spans, int32_t room);
   const char* (*phase_name)(int32_t phase);
 
-  /* decode() for a trunk that is one part of a model, such as the talker of Qwen3-TTS: the inputs of
-   * the n steps are vectors in the place of embedding rows, and hidden vectors come out. All four
-   * arrays are memory of the device (host memory on a CPU).
+  /* decode() for a trunk that is one part of a model, such as the talker of Qwen3-TTS: the inputs
+   * of the n steps are vectors in the place of embedding rows, and hidden vectors come out. All
+   * four arrays are memory of the device (host memory on a CPU).
    *   vectors: bf16 [n, hidden], all finite, or NULL: ids, as in decode() with `forced` NULL. With
    *     vectors no id needs to be pending, and a pending one is dropped: it writes no KV row. The
    *     last id emitted is pending afterwards.

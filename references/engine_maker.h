@@ -21,7 +21,7 @@ struct EngineRequest {
   // ends in .so.
   std::string name;
   int max_context = 0;  // positions
-  int depth = 0;        // of the ceiling: KV rows before the first timed step
+  int depth = 0;        // read by the ceiling only: KV rows before the first timed step
   // Only the ceiling reads this: the read pattern to use, as settings() of a ceiling names it. Empty:
   // the engine searches for the quickest one.
   std::string pattern = {};
@@ -29,7 +29,7 @@ struct EngineRequest {
   // The parent fills these in from its job.
   bool cuda = false;
   int gpu = 0;
-  int threads = 0;        // of an engine on a CPU; 0: its own choice
+  int threads = 0;        // for an engine on a CPU; 0: the engine chooses
   double spin_scale = 1;  // factor on the limits of spin-waits: debuggers slow a kernel down
   // Arithmetic of the judge's runs: the engine's own (the baseline), with the last matmul in fp32,
   // or all in fp32 (the truth).

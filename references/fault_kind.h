@@ -30,7 +30,7 @@ enum class PlantedFault : int {
   kWeightBitFlip,
   kWrongHead,
   kNanWeight,
-  // Planted inside the kernel: the host twin has all of them, plain has those of plain::has_hook().
+  // Planted inside the kernel: the host twin has all; plain::has_hook() says which ones plain has.
   kCacheLengthPlus,
   kQueryPosition,
   kDecodePositions,
@@ -57,13 +57,13 @@ enum class PlantedFault : int {
   kResetKeepsRows,
   kIdsClamped,
   kPrefixModified,
-  // Hangs, planted in the exchange or in the launch: no check of parity sees them, the watch over calls
-  // does (references/standstill.h).
+  // Hangs, planted in the exchange or in the launch: the watch over calls finds them
+  // (references/standstill.h), no check of parity does.
   kBlockDelayed,
   kArrivalLost,
   kNotResident,
   kWordsReset,
-  // Faults that a short test does not meet: a soak and the sweep over cache lengths do.
+  // Faults that only a soak or the sweep over cache lengths finds.
   kStopsAt2048,  // attention sees the first kLastAttended positions alone
   kCounterOverflow,
   // Controls inside the kernel: different arithmetic that is equally right.

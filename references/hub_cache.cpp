@@ -54,7 +54,7 @@ std::vector<fs::path> hub_caches() {
   return caches;
 }
 
-// The snapshot of one cache; nothing, with a reason in `tried`, where this cache has none.
+// The snapshot of one cache; nullopt, with a reason added to `tried`, if the cache has none.
 std::optional<HubSnapshot> find_in_cache(const fs::path& cache, const HubName& name,
                                          std::vector<std::string>& tried) {
   const fs::path root = cache / hub_folder_name(name.id);

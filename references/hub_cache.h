@@ -14,7 +14,7 @@ struct HubName {
   std::string revision = "main";  // a branch, a tag or a commit id
 };
 
-// Nothing where `text` is not of the form Org/Name or Org/Name@REVISION.
+// nullopt if `text` is not of the form Org/Name or Org/Name@REVISION.
 std::optional<HubName> parse_hub_name(const std::string& text);
 
 // The name of a hub model's folder in a cache, and of its folder of references: "models--Org--Name".
@@ -28,7 +28,7 @@ struct HubSnapshot {
 // The snapshot in the first cache that has it. The caches are those of the hub's client:
 // HF_HUB_CACHE, HUGGINGFACE_HUB_CACHE, HF_HOME/hub, XDG_CACHE_HOME/huggingface/hub and
 // ~/.cache/huggingface/hub. A commit id names its snapshot; any other revision is looked up in
-// refs/. Nothing, with a reason for each cache added to `tried`, where no cache has it.
+// refs/. nullopt, with a reason for each cache added to `tried`, if no cache has the snapshot.
 std::optional<HubSnapshot> find_hub_snapshot(const HubName& name, std::vector<std::string>& tried);
 
 }  // namespace mkbench

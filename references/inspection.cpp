@@ -25,7 +25,7 @@ using nlohmann::json;
 constexpr int kMostLayers = 1'024;
 constexpr size_t kHashDigits = 64;
 
-// Layers by the names of tensors, for a config that does not say how many there are.
+// The number of layers by the names of tensors, for a config that lacks it.
 int layers_in(const Checkpoint& checkpoint, const ModelKind& kind) {
   const std::string prefix = std::string(kind.trunk) + "layers.";
   int layers = 0;
@@ -62,7 +62,7 @@ class FolderInspector {
       attempt(findings_, file->path(), "weights", [&] { file->check_unchanged(); });
     return scan_.config;
   }
-  // Over all tensors; empty where they were not read, or are not all there and sound.
+  // Hash over all tensors; empty unless all of them are there, sound and read.
   const std::string& tensors_sha256() const { return tensors_sha256_; }
 
  private:
@@ -131,7 +131,7 @@ class FolderInspector {
            "config.json:tie_word_embeddings");
   }
 
-  // Sizes, and hashes of what was read anyway. A config.json that is not listed may be the user's.
+  // Sizes, and hashes of files that are read anyway. An unlisted config.json may be the user's own.
   void check_manifest() {
     const fs::path path = folder_ / "manifest.json";
     std::optional<Manifest> manifest;
@@ -221,7 +221,7 @@ void check_folder(const fs::path& folder) {
                                                   : std::strerror(errno)));
 }
 
-// The model's row may know the hash of its weights.
+// Compares the weights with the hash in the model's row, if it has one.
 void check_row(const ModelSpec& spec, const std::string& sha256, ModelFindings& findings) {
   const std::string_view wanted = spec.row != nullptr ? spec.row->weights_sha256 : "";
   if (wanted.empty() || sha256.empty() || sha256 == wanted) return;

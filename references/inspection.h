@@ -1,5 +1,5 @@
-// Everything in which a model differs from what this binary can run, found by the loader's own rules
-// without ending at the first.
+// All differences between a model and what this binary can run, found by the loader's rules, which
+// do not stop at the first one here.
 #pragma once
 
 #include <string>
@@ -36,8 +36,8 @@ struct Inspection {
 };
 
 // Reads headers, config.json and manifest.json, the bytes of a tied head and of its embedding, and
-// with `values` every weight. Throws Error(kBadInput) where there is no model to look at: no folder,
-// or a config.json that is missing or no JSON.
+// with `values` every weight. Throws Error(kBadInput) if there is no model to look at: no folder,
+// or a config.json that is missing or not JSON.
 Inspection inspect_model(const ModelSpec& spec, bool values);
 
 }  // namespace mkbench

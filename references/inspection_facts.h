@@ -9,22 +9,22 @@
 
 namespace mkbench {
 
-// Adds a row that keeps nothing from running: "<field> is <found>".
+// Adds a finding of severity kInformation: "<field> is <found>".
 void inform(ModelFindings& findings, const std::string& field, const std::string& found,
             const std::string& source, const std::string& expected = {});
 
-// The dimensions of a layer against the compiled shapes; layers, vocabulary and KV bytes. Dimensions
-// that are 0 are not known and left out. `source` ends with what stands before a key's name.
+// The dimensions of a layer against the compiled shapes; layers, vocabulary and KV bytes. A
+// dimension of 0 is unknown and left out. A finding's source is `source` and the key's name.
 void add_shape_facts(const ModelConfig& config, const std::string& source, ModelFindings& findings);
 
-// What else a config says: `root` is the file's object.
+// The other facts of a config; `root` is the file's whole object.
 void add_config_facts(const nlohmann::json& root, const ConfigScan& scan, ModelFindings& findings);
 
 // Vocabularies by tensor, head, types, sizes, and parts that nothing here computes with.
 void add_tensor_facts(const ConfigScan& scan, const Checkpoint& checkpoint,
                       ModelFindings& findings);
 
-// The published model with these dimensions, or nothing.
+// The name of the published model with these dimensions; empty if there is none.
 std::string published_shape(const ModelShape& shape);
 
 }  // namespace mkbench

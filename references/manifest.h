@@ -11,8 +11,8 @@ namespace mkbench {
 
 class Manifest {
  public:
-  // The manifest of `folder`; nothing where there is none, or where a file of that name belongs to
-  // another program (it has no "files"). Throws Error(kBadInput) naming the defect.
+  // The manifest of `folder`; nullopt if there is none, or if its manifest.json belongs to another
+  // program (it has no "files"). Throws Error(kBadInput) naming the defect.
   static std::optional<Manifest> of(const std::filesystem::path& folder);
 
   bool lists(const std::filesystem::path& file) const;

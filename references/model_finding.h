@@ -12,7 +12,7 @@
 namespace mkbench {
 
 enum class Severity {
-  kInformation,   // keeps nothing from running
+  kInformation,   // no obstacle to a run
   kNeedsRebuild,  // sound and understood; kernels have to be compiled for it
   kUnsupported,   // sound as far as it was read, and there is no code for it
   kFatal,         // the folder is damaged, incomplete or contradicts itself
@@ -35,7 +35,7 @@ inline const char* enum_text(Severity severity) {
 struct ModelFinding {
   Severity severity = Severity::kInformation;
   std::string field;     // key of config.json, or what is looked at: "tensor shape"
-  std::string expected;  // empty: nothing is asked of it
+  std::string expected;  // empty: any value is accepted
   std::string found;
   std::string source;  // "config.json:rope_theta", "model.safetensors:model.norm.weight"
   std::string text;    // the finding in one line, without the file's path
@@ -55,8 +55,8 @@ class ModelFindings {
 
   bool throws() const { return mode_ == Mode::kThrowFirst; }
 
-  // `where`, a path, begins the message. Throws Error(kBadInput) in the mode kThrowFirst where the
-  // loader has to refuse the model; findings that are no refusal are dropped in that mode.
+  // Messages begin with `where`, a path. In the mode kThrowFirst a finding for which the loader
+  // refuses a model throws Error(kBadInput), and any other finding is dropped.
   void add(ModelFinding finding, const std::string& where) {
     if (!throws()) {
       all_.push_back(std::move(finding));

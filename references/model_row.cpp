@@ -40,7 +40,7 @@ constexpr ModelRow kTinyRows[] = {
 
 constexpr std::string_view kLagsets[] = {"none", "short", "deep", "far", "early", "late"};
 
-// The rows, and the texts that they view.
+// The rows, and the texts to which their string_views point.
 struct Rows {
   std::deque<std::string> texts;
   std::vector<ModelRow> all;  // the first `listed` are model_rows()
@@ -61,8 +61,8 @@ ModelRow row_of(const ShapeRow& shape, ModelSource source, std::string_view name
   return row;
 }
 
-// The lag sets short, early and late are judged by references of their own; the others by those of
-// short. They are committed for the first shape.
+// The lag sets short, early and late have references of their own; the others are judged on short.
+// References are committed for the first shape only.
 ModelRow analytic(Rows& rows, const ShapeRow& shape, const std::string& base,
                   std::string_view lagset) {
   const std::string name = lagset.empty() ? base : base + ":" + std::string(lagset);
@@ -87,7 +87,7 @@ Rows make_rows() {
     ModelRow row = analytic(rows, shape, synthetic_name(shape), "");
     row.help =
         first ? "the analytic checkpoint of Qwen3-0.6B's shapes, made in memory; lag set by depth"
-              : keep(rows, "the same with the shapes of " + std::string(shape.name));
+              : keep(rows, "the analytic checkpoint with the shapes of " + std::string(shape.name));
     rows.all.push_back(row);
     if (first) add_lagsets(rows, shape, synthetic_name(shape));
   }

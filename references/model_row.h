@@ -1,5 +1,5 @@
 // The models that have a name in mkbench: one row each. Command line, plan, list, gate and loader
-// read the rows; those of the Qwen3 family follow from shape_table.h. A snapshot folder or hub id
+// read the rows; the Qwen3 family's rows follow from shape_table.h. A snapshot folder or hub id
 // without a row is a model of the user.
 #pragma once
 
@@ -31,8 +31,8 @@ struct ModelRow {
   bool byte_level;                  // vocabulary: 256 bytes, then bos, eos, pad
 };
 
-// Every row but the lag sets of the shapes after the first and the cut (kCutRow), which find_model() finds all the
-// same.
+// Every row except two kinds that only find_model() finds: the lag sets of the shapes after the
+// first, and the cut (kCutRow).
 std::span<const ModelRow> model_rows();
 
 // The row with the name `model`; null for folders, hub ids and unknown names.
@@ -51,9 +51,9 @@ inline bool is_analytic(const ModelRow* row) {
   return row != nullptr && row->source == ModelSource::kAnalytic;
 }
 
-// Whether a later case of a run may take over what an earlier case of this model has judged, by committed references
-// or in this run (`live`). A live truth is one case's own where it scores timed tokens; those of analytic
-// weights have a closed form, and every case would be judged by the same prompts on the same weights.
+// Whether later cases of a run may take over the parity that one case of this model found, by
+// committed references or a live truth (`live`). A live truth that scores timed tokens belongs to
+// one case; analytic weights have a closed form for timed tokens, and all cases share the prompts.
 inline bool may_take_over(const ModelRow* row, bool live) { return !live || is_analytic(row); }
 
 // The lag set on which an analytic model is judged.

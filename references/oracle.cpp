@@ -206,7 +206,7 @@ std::vector<float> Oracle::step(std::span<const Bf16> vector, bool want_logits) 
   return forward(std::move(h), want_logits);
 }
 
-// From the embedded vector on.
+// The rest of a step, from the embedded vector on.
 std::vector<float> Oracle::forward(std::vector<float> h, bool want_logits) {
   const ModelConfig& config = weights_.config;
   check_room();

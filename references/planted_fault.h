@@ -1,5 +1,5 @@
-// Faults that tests plant in an engine: kernels for this model have had each of them, or could.
-// Names are listed here alone; harness/selftest/fault_table.h says which checks must see each
+// Faults that tests plant in an engine; kernels for this model have had each of them, or could
+// have. Names are listed here alone; harness/selftest/fault_table.h says which checks must see each
 // fault.
 #pragma once
 

@@ -22,7 +22,7 @@ struct UncoveredPart {
 struct ModelKind {
   std::string_view model_type, architecture;
   std::string_view config_key;       // of the decoder inside config.json; empty: the file itself
-  std::string_view trunk;            // stands where Qwen3's names begin with "model."
+  std::string_view trunk;            // prefix of tensor names, in place of Qwen3's "model."
   std::string_view embedding, head;  // tensor names
   std::string_view input, output;    // of a decode step
   bool mrope;         // RoPE with three rows of positions, which decoding keeps equal
@@ -77,7 +77,7 @@ std::string loadable_kinds();
 // A tensor's name in a checkpoint of `kind`, from its name in one of Qwen3 (tensor_table()).
 std::string name_in(const ModelKind& kind, std::string_view qwen3_name);
 
-// What tensors with this name belong to, where nothing here computes with them; empty for others.
+// The uncovered part to which a tensor of this name belongs; empty if the decoder computes with it.
 std::string_view uncovered_part(const ModelKind& kind, std::string_view tensor);
 
 struct CompiledShape {
@@ -85,7 +85,7 @@ struct CompiledShape {
   ModelShape shape;  // layers and vocabulary are values of run time
 };
 
-// Every row of the shape table, and tiny; a test holds them to plain's instances.
+// Every row of the shape table, and tiny; a test compares them with plain's instances.
 inline constexpr auto kCompiledShapes = [] {
   std::array<CompiledShape, std::size(kShapeTable) + 1> all{};
   for (size_t i = 0; i < std::size(kShapeTable); ++i)

@@ -149,7 +149,7 @@ class EntryParser {
 
   void check_extent(const TensorEntry& tensor, uint64_t wanted) const {
     if (tensor.bytes() != wanted)
-      fail(fmt::format("data_offsets [{}, {}] hold {} bytes, shape {} of {} wants {}", tensor.begin,
+      fail(fmt::format("data_offsets [{}, {}] hold {} bytes, shape {} of {} needs {}", tensor.begin,
                        tensor.end, tensor.bytes(), shape_text(tensor.shape), tensor.dtype, wanted));
   }
 
@@ -170,7 +170,7 @@ void parse_metadata(const json& value, const std::string& path, SafetensorsHeade
   }
 }
 
-// Wants every byte of the data section to belong to exactly one tensor, and to be in the file.
+// Requires every byte of the data section to belong to exactly one tensor, and to be in the file.
 void check_cover(const std::vector<TensorEntry>& tensors, uint64_t file_bytes, uint64_t data_bytes,
                  const std::string& path) {
   const auto last =

@@ -25,8 +25,8 @@ inline constexpr ShapeRow kShapeTable[] = {
     {"qwen3-tts-talker", {1024, 3072, 28, 16, 8, 128, 3072}, false, 1e6, 32768},
 };
 
-// No model: four layers of the 0.6B and the talker's vocabulary, the smallest analytic weights that every kernel
-// for the 0.6B runs. A step is so short that a soak takes many of them.
+// Not a published model: four layers of the 0.6B with the talker's vocabulary, the smallest
+// analytic weights that every kernel for the 0.6B runs. A step is so short that a soak takes many.
 inline constexpr ShapeRow kCutRow{"cut", {1024, 3072, 4, 16, 8, 128, 3072}, true, 1e6, 40960};
 static_assert(kCutRow.shape.same_layer_shape(kQwen3_0_6B));
 

@@ -37,8 +37,8 @@ std::string model_at_depth(const std::string& model, int depth);
 struct LoadOptions {
   bool check_finite = true;    // scan every weight for NaN, Inf and all-zero matrices
   bool check_manifest = true;  // compare files with the folder's manifest.json where there is one
-  // Over all tensors, where the caller knows it already: not computed again. Without check_finite
-  // the loader then reads no tensor's bytes, except to copy one that lies misaligned.
+  // The hash of all tensors, if the caller has it already. With it and without check_finite the
+  // loader reads no tensor's bytes, except to copy one that lies misaligned.
   std::string sha256{};
   // An analytic model is made in memory that other processes can open (make_shared_synthetic()).
   bool share = false;
@@ -50,7 +50,7 @@ ModelWeights load_folder(const std::filesystem::path& folder, const std::string&
                          const LoadOptions& options = {});
 
 // load_folder or make_synthetic, as the spec says. `depth` chooses the lag set of plain synthetic.
-// Throws Error(kBadInput), also where a committed model's weights are not those of its row.
+// Throws Error(kBadInput), also if a committed model's weights differ from the hash in its row.
 ModelWeights load_model(const ModelSpec& spec, int depth, const LoadOptions& options = {});
 
 }  // namespace mkbench

@@ -45,7 +45,7 @@ void remove_links(const fs::path& folder) {
   rmdir(folder.c_str());
 }
 
-// The process that the name "mkbench-<pid>-<n>" gives; nothing for every other name.
+// The pid in a name "mkbench-<pid>-<n>"; nullopt for any other name.
 std::optional<pid_t> pid_of(std::string_view name) {
   if (!name.starts_with(kPrefix)) return std::nullopt;
   name.remove_prefix(kPrefix.size());
@@ -59,8 +59,8 @@ std::optional<pid_t> pid_of(std::string_view name) {
   return second.ec == std::errc() && second.ptr == end ? std::optional(pid) : std::nullopt;
 }
 
-// The owner holds a lock on its folder: in another container that shares this folder of temporary
-// files its pid means nothing here.
+// The owner locks its folder, because its pid means nothing in other containers that share this
+// folder of temporary files.
 int open_and_lock(const fs::path& folder) {
   const int descriptor = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   if (descriptor >= 0 && flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {

@@ -53,7 +53,7 @@ std::vector<int> blocks_that(const Standstill& s, Condition holds) {
   return found;
 }
 
-// What one of the blocks that are behind says of itself.
+// What is known of a block that is behind: its last arrival, and where it works.
 std::string told_of(const Standstill& s, int block) {
   const auto at = std::find_if(s.blocks.begin(), s.blocks.end(),
                                [&](const BlockPlace& b) { return b.block == block; });

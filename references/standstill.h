@@ -1,5 +1,5 @@
-// What an engine knows of a launch that stands still, and what explains it: which block waits where, for
-// whom, and why that one does not come.
+// What an engine knows of a hung launch, and what explains it: which block waits where, for which
+// other block, and why that one does not arrive.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +11,13 @@
 
 namespace mkbench {
 
-// Why a launch stands still. All of them have happened in public kernels.
+// Why a launch hangs. All of these causes have happened in public kernels.
 enum class HangCause {
   kUnknown,
   kBlockDelayed,  // a block is at work, or stuck, outside of every wait
-  kArrivalLost,   // a block has gone on, but what it published never came
+  kArrivalLost,   // a block has gone on, but its arrival was lost
   kNotResident,   // blocks have not begun: the device holds fewer at a time than the grid has
-  kWordsReset,    // words of the exchange went back inside the launch
+  kWordsReset,    // words of the exchange were reset during the launch
 };
 constexpr std::string_view enum_text(HangCause cause) {
   constexpr std::string_view kTexts[] = {"unknown", "block_delayed", "arrival_lost", "not_resident",
@@ -32,13 +32,13 @@ inline std::vector<HangCause> enum_values(Tag<HangCause>) {
 // What is known of one block. Numbers are -1 where the engine does not know them.
 struct BlockPlace {
   int block = 0;
-  bool begun = true;  // false: it has not begun in this launch
+  bool begun = true;  // false: the block has not begun in this launch
   bool waiting =
-      false;  // it waits for others: `phase` is what it cannot begin. Else it is in `phase`
+      false;  // true: the block waits for others before `phase`; false: it works in `phase`
   std::string phase{};  // a name of kernels/phase.h; empty: not known
   int layer = -1;       // -1 outside of the layers
   int step = -1;        // of the launch, from 0
-  int64_t epoch = -1;   // its last arrival: the n-th since the counting began
+  int64_t epoch = -1;   // number of its last arrival, from when counting began
   static void fields(auto& v) {
     list_fields(v, "block", &BlockPlace::block, "begun", &BlockPlace::begun, "waiting",
                 &BlockPlace::waiting, "phase", &BlockPlace::phase, "layer", &BlockPlace::layer,
@@ -61,8 +61,8 @@ struct Standstill {
   int64_t wanted = -1;   // the epoch that the waiting blocks wait for
   int64_t counted = -1;  // arrivals in the one counter of all blocks; -1: the exchange has none
   bool words_went_back = false;  // a word holds less than blocks have seen in it
-  bool ended = false;            // the waits have run out and the launch has ended since
-  std::string fault_word{};      // as the kernel raised it, hexadecimal; empty: none
+  bool ended = false;            // the waits have timed out and the launch has ended since
+  std::string fault_word{};      // the kernel's fault word, hexadecimal; empty: none
   std::vector<BlockPlace> blocks{};
   std::vector<ExchangeWord> exchange{};
   static void fields(auto& v) {
@@ -86,7 +86,7 @@ struct HangFinding {
   }
 };
 
-// Finds the cause in what is known. Never throws.
+// Finds the cause of a hang. Never throws.
 HangFinding explain(const Standstill& s);
 
 }  // namespace mkbench

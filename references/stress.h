@@ -1,4 +1,4 @@
-// What a soak asks of an engine of ours, so that faults which need hours or luck show at once.
+// The stress of a soak on mkbench's own engines, so that faults which need hours or luck show soon.
 #pragma once
 
 #include <cstdint>
@@ -6,11 +6,11 @@
 namespace mkbench {
 
 struct Stress {
-  // Where the counters of the exchange between blocks begin, rounded down to a whole exchange: near 2^31 or
-  // 2^32 a counter of 32 bits overflows within the next launches.
+  // First value of the counters of the exchange between blocks, rounded down to a whole exchange:
+  // near 2^31 or 2^32 a counter of 32 bits overflows within the next launches.
   uint64_t count_from = 0;
-  // Before some of its arrivals a block waits, up to so many microseconds; which ones and how long follows
-  // from the seed. 0: no block waits.
+  // Upper bound for delays in microseconds that a block inserts before some of its arrivals; which
+  // ones and how long follows from the seed. 0: no delays.
   int delay_us = 0;
   uint64_t delay_seed = 0;
 

@@ -34,7 +34,7 @@ const StateCode& default_code() {
   return code;
 }
 
-// By the layers of the 0.6B.
+// All lag sets by name; their layer numbers are for the 0.6B's 28 layers.
 const std::map<std::string, Lags, std::less<>>& all_lags() {
   static const std::map<std::string, Lags, std::less<>> sets = {
       {"none", {}},

@@ -31,7 +31,7 @@ int synthetic_min_depth(std::string_view lagset);
 std::string_view synthetic_lagset_for_depth(int depth);
 
 // "synthetic", "synthetic:short", "synthetic:qwen3-4b", "synthetic:qwen3-4b:short": the name after
-// --model. The first row of the table goes without its own name.
+// --model. For the first row of the table the shape's name is omitted.
 std::string synthetic_name(const ShapeRow& row, std::string_view lagset = "");
 // The config of an analytic model.
 ModelConfig synthetic_config(const ShapeRow& row);
@@ -40,20 +40,20 @@ ModelConfig synthetic_config(const ShapeRow& row);
 // left out. It becomes the weights' owner.
 using WeightMemory = std::function<std::shared_ptr<Bf16[]>(const ModelConfig& config)>;
 
-// Generates all weights of `row` on `threads` threads (0 = all cores). Its `layers` may be another
-// number than the table's: the planted layers move, and the closed form holds. Without `memory` the
-// heap holds them. Throws Error(kBadInput) naming the field where the shape has no room for the
+// Generates all weights of `row` on `threads` threads (0 = all cores). Its `layers` may differ from
+// the table's: the planted layers move, and the closed form holds. Without `memory` the weights are
+// on the heap. Throws Error(kBadInput) naming the field where the shape has no room for the
 // codewords, Error(kEnvUnfit) before anything is made where memory does not suffice.
 ModelWeights make_synthetic(const ShapeRow& row, std::string_view lagset, int threads = 0,
                             const WeightMemory& memory = {});
 
-// The first `layers` layers of the 0.6B, of which the last one shifts: tests of kernels use it, and
-// the closed form does not hold where a planted layer is missing.
+// The first `layers` layers of the 0.6B, the last of which makes the LFSR step, for tests of
+// kernels. The closed form does not hold if a planted layer is missing.
 ModelWeights make_synthetic(std::string_view lagset, int threads = 0,
                             int layers = kQwen3_0_6B.layers, const WeightMemory& memory = {});
 
-// Throws Error(kEnvUnfit) with the bytes that `row` takes, those that are free (free_memory()) and
-// the largest row that fits.
+// Throws Error(kEnvUnfit) if `row` does not fit into memory, with the bytes needed, the bytes that
+// are free (free_memory()) and the largest row that fits.
 void check_synthetic_memory(const ShapeRow& row, const std::filesystem::path& root = "/");
 
 // How the ids of a vocabulary stand for states: bits (as many as the vocabulary has room for, up to

@@ -12,7 +12,7 @@
 
 namespace mkbench {
 
-// What the rows of all tensors have in common.
+// The quantities that the rows of all tensors share.
 struct SyntheticRows::Design {
   ModelShape shape;
   double theta;
@@ -28,7 +28,7 @@ struct SyntheticRows::Design {
   double head_sign() const { return tied ? 1 : -1; }
 
   // In a small vocabulary the 32 likeliest ids lie further apart, and a bf16 decoder's error grows with
-  // their distance. Half the logits keep D under 0.5 (Qwen3-TTS's talker: 0.76 without).
+  // their distance. Halving the logits keeps D under 0.5 (Qwen3-TTS's talker: 0.76 without).
   double final_norm() const { return (code.small() ? 0.5 : 1.0) / copies; }
 };
 

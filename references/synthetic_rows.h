@@ -13,7 +13,7 @@ namespace mkbench {
 
 class SyntheticRows {
  public:
-  // `row` with the layers that are made; lags of layers beyond them are left out. Throws
+  // `row.shape.layers` layers are made; lags of later layers are ignored. Throws
   // Error(kBadInput) naming the field where a shape has no room for the codewords.
   SyntheticRows(const ShapeRow& row, const Lags& lags);
   ~SyntheticRows();

@@ -35,14 +35,14 @@ std::shared_ptr<Bf16[]> heap_memory(const ModelConfig& config) {
       new Bf16[static_cast<size_t>(config.shape.parameters(config.tie_word_embeddings))]);
 }
 
-// Hashes tensors one after the other while later ones are made: of 16 cores one hashes.
+// Hashes tensors one after the other, on a thread of its own, while later ones are made.
 class TrailingHash {
  public:
   explicit TrailingHash(std::vector<Matrix> tensors)
       : tensors_(std::move(tensors)), thread_([this] { run(); }) {}
 
   ~TrailingHash() {
-    made_.store(tensors_.size());  // ends the thread where an error has ended the making
+    made_.store(tensors_.size());  // ends the thread if an error came before all tensors were made
     made_.notify_one();
   }
 
@@ -87,7 +87,7 @@ std::vector<Matrix> lay_out(ModelWeights& w, Bf16* data) {
   return tensors;
 }
 
-// `lags` by the layers of the whole model, of which `row` may hold the first ones only.
+// `lags` has layer numbers of the whole model; `row` may hold its first layers only.
 ModelWeights make(const ShapeRow& row, std::string_view lagset, const Lags& lags, int threads,
                   const WeightMemory& memory) {
   const SyntheticRows rows(row, lags);

@@ -14,7 +14,7 @@ void keep_first_steps(Timeline& timeline, int64_t most) {
   int whole = 0;
   while (of_step.count(whole) > 0 && kept + of_step[whole] <= most) kept += of_step[whole++];
   std::erase_if(timeline.spans, [&](const TimelineSpan& span) { return span.step >= whole; });
-  // Too many without a step: the first ones in time are kept.
+  // If too many spans have no step, the earliest are kept.
   if (kept > most) {
     std::vector<int64_t> begins;
     for (const TimelineSpan& span : timeline.spans) begins.push_back(span.t0_ns);

@@ -24,19 +24,19 @@ struct TimelineSpan {
 };
 static_assert(sizeof(TimelineSpan) == 32);
 
-// How well the blocks' clocks are known as one. Each block draws a line through its readings of a clock that all
-// share; readings that took much longer than others are left out. Where most readings lie beside every line, time runs
-// from each reading to the next instead.
+// How well the blocks' clocks are aligned. A line is fitted through each block's readings of a
+// shared clock; readings that took much longer than others are left out. If most readings lie off
+// every line, time is interpolated between neighbouring readings instead (by_reading).
 struct ClockQuality {
-  double step_ns = 0;  // smallest step seen of the shared clock; 0: there is no such clock
-  int64_t readings = 0, left_out = 0;  // of all blocks; of them left out
-  bool by_reading = false;             // from reading to reading
+  double step_ns = 0;  // smallest step seen of the shared clock; 0: there is no shared clock
+  int64_t readings = 0, left_out = 0;  // readings of all blocks, and how many were left out
+  bool by_reading = false;             // time is interpolated between readings
   double line_error_ns = 0;            // the largest distance of a reading from its block's line
-  // The error of a reading is its distance from its block's line or, by_reading, from what the readings before and after
-  // it say: the largest one, what 99 of 100 lie within, and the largest one of those that are left out.
+  // A reading's error: its distance from its block's line or, with by_reading, from the line
+  // between its neighbours. Maximum, 99th percentile, and maximum of the readings left out.
   double error_ns = 0, error_99_ns = 0, left_out_error_ns = 0;
-  double longest_read_ns = 0;   // how long a reading took at the most,
-  double left_out_read_ns = 0;  // and one that was left out
+  double longest_read_ns = 0;   // longest duration of a reading that was used
+  double left_out_read_ns = 0;  // longest duration of a reading that was left out
 
   static void fields(auto& v) {
     using Q = ClockQuality;
@@ -49,17 +49,17 @@ struct ClockQuality {
 };
 
 struct Timeline {
-  std::vector<std::string> roles;   // the parts of a block, the one that computes first
+  std::vector<std::string> roles;   // the parts of a block; the computing part comes first
   std::vector<std::string> phases;  // in the order of execution
   std::vector<TimelineSpan> spans;  // by block, role and begin
-  int64_t lost = 0;                 // events that found no room, at each part's end
-  int whole_steps = -1;             // of the first so many steps nothing is lost; -1: of none
+  int64_t lost = 0;                 // events dropped at each part's end, for want of room
+  int whole_steps = -1;             // number of first steps that lost no event; -1: all of them
   std::string clock;                // which clock, and how it was read
   ClockQuality quality;
 };
 
-// Takes spans away until no more than `most` are left, and counts them as lost: those of the last steps, of all
-// blocks alike.
+// Drops the spans of the last steps, for all blocks alike, until at most `most` spans are left, and
+// counts the dropped ones as lost.
 void keep_first_steps(Timeline& timeline, int64_t most);
 
 }  // namespace mkbench

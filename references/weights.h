@@ -49,7 +49,7 @@ struct ModelWeights {
   std::vector<LayerWeights> layers;
   Matrix final_norm;  // [1, hidden]
   Matrix lm_head;     // [vocab, hidden]; the embedding's own data when tied
-  // Which LM head that is and by which rule, as a report shows it; empty where nobody has said.
+  // Which LM head the model has and by which rule, as a report shows it; empty: unknown.
   std::string head;
   // Over all tensors' bytes: embedding, layers in LayerWeights' order, final norm, untied head.
   std::string sha256;
@@ -57,7 +57,7 @@ struct ModelWeights {
   // Parts of the checkpoint that nothing here computes with, as a report shows them.
   std::vector<std::string> not_covered{};
   // The snapshot folder that holds these weights, absolute; empty: they are only in this process's
-  // memory. Code that edits a tensor of a copy clears it.
+  // memory. Code that edits a tensor of a copy clears this field.
   std::filesystem::path folder;
   std::shared_ptr<const void> owner;
 };

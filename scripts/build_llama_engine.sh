@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds llama.cpp behind mkbench's engine ABI, as one shared library (docs/opponents.md). Does nothing that is already
-# done, and needs no network then.
+# Builds llama.cpp behind mkbench's engine ABI, as one shared library (docs/opponents.md). Steps that are already done
+# are skipped; a repeated call needs no network.
 set -euo pipefail
 
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)"
@@ -52,12 +52,12 @@ options=(-G Ninja "-DCMAKE_MAKE_PROGRAM=$ninja" "-DCMAKE_CXX_COMPILER=$cxx")
 if [ "$device" = cuda ]; then
   options+=(-DGGML_CUDA=ON "-DCMAKE_CUDA_ARCHITECTURES=$architectures" "-DCUDAToolkit_ROOT=$setup_toolkit"
     "-DCMAKE_CUDA_COMPILER=$setup_toolkit/bin/nvcc" "-DCMAKE_CUDA_HOST_COMPILER=$cxx")
-  # PyPI's libcublas has no name without its version.
+  # PyPI's libcublas has no file name without a version.
   cublas="$(find -L "$setup_toolkit/lib64" -maxdepth 1 -name 'libcublas.so*' | sort | head -n 1)"
   [ -n "$cublas" ] || die "the toolkit in $setup_toolkit has no libcublas" "install it, or build for the CPU: --device cpu"
   options+=("-DCUDA_cublas_LIBRARY=$cublas")
 fi
-# The code is for the CPU of this machine; a home may be shared with others.
+# The build is for this machine's CPU, which is part of the key because machines may share a home folder.
 key="$(printf '%s\n' "$(cat "$requirements")" "${options[*]}" "$("$cxx" --version)" \
   "$("$cxx" -march=native -Q --help=target 2> /dev/null || grep -m 1 '^flags' /proc/cpuinfo)" | sha256sum | cut -c1-12)"
 cache="${XDG_CACHE_HOME:-$HOME/.cache}/mkbench/llama-$device-$key"
@@ -81,7 +81,7 @@ fetch_source() {
   rm -rf "$fetched"
 }
 
-# take FILE TARGET: copies what differs, so that ninja sees no newer file where none is.
+# take FILE TARGET: copies FILE if it differs, so that ninja does not build again for an unchanged file.
 take() { cmp -s "$1" "$2" || { mkdir -p "$(dirname "$2")" && cp "$1" "$2"; }; }
 
 [ -e "$cache/source/LICENSE" ] || fetch_source

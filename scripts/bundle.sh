@@ -47,7 +47,7 @@ while [ $# -gt 0 ]; do
   shift
 done
 [ -n "$file" ] || { usage >&2; exit 2; }
-gpus=""  # of the machine that it is for nothing is known: the request decides, or the newest lane
+gpus=""  # the target machine's GPUs are unknown: --cuda decides, else the newest lane
 choose_lane
 [ -e "$root/scripts/requirements/compiler-$lane.txt" ] || holds="${holds/ compiler / }"
 # The distribution's own Python, which the archive brings where it is missing.
@@ -84,13 +84,13 @@ if [ "$plan" = 1 ]; then
   exit 0
 fi
 
-# Packed, the wheels take a third of what the lane's row says of disk; one more of them is on its way into the archive.
+# Packed, the wheels take a third of the disk space in the lane's row; while tar writes, one wheel exists twice.
 needed_gb="$(lane_rows | awk -v lane="$lane" '$1 == lane { print int(($5 + 1) / 2) }')"
 free_mb() { df -Pm "$folder" | awk 'NR == 2 { print $4 }'; }
 [ "$(free_mb)" -ge $((needed_gb * 1024)) ] ||
   die "$folder has $(free_mb) MB free; making the archive needs $needed_gb GB" "free some space, or take another folder"
 
-# All that is made lies in one folder beside FILE.tar, which is there under its name only when it is whole.
+# Everything is made in one folder beside FILE.tar, and FILE.tar gets its name only when it is complete.
 work="$(mktemp -d "$folder/.bundle-XXXXXX")"
 trap 'rm -rf "$work"' EXIT
 trap 'say "error: interrupted; $file was not written"; exit 130' INT TERM HUP
@@ -102,16 +102,16 @@ fail() {  # WHAT WHAT-TO-DO
   die "$1 (its message is above); $file was not written" "$2"
 }
 
-# A clone of one commit, so that a report from there names it; and what has changed since.
+# A clone of one commit, which reports made from the archive then name, with the uncommitted changes.
 pack_sources() {
-  # The owner of the clone may be another user (containers, mounted folders); git's server reads settings alone.
+  # The clone may belong to another user (containers, mounted folders); git's server takes safe.directory from a file.
   printf '[safe]\n\tdirectory = *\n' > "$work/gitconfig"
   GIT_CONFIG_GLOBAL="$work/gitconfig" git clone --quiet --no-local --depth 1 --no-tags "$root" "$work/mkbench" &&
     git -C "$work/mkbench" remote remove origin || return 1
   [ "$changes" = 0 ] || "${git[@]}" diff --binary HEAD | git -C "$work/mkbench" apply --index --whitespace=nowarn
 }
 
-# Resolved as for a system that has no package at all, with this machine's sources and lists of the archive's own.
+# Resolved as for a system without any package, from this machine's sources, with package lists in a folder of our own.
 fetch_debian_packages() {
   local options
   mkdir -p "$work/apt/lists/partial" "$offline/debian/partial"
@@ -126,7 +126,7 @@ fetch_debian_packages() {
   write_index > "$offline/debian/Packages"
 }
 
-# What makes a folder of packages a source of apt: their control files, with name, size and hash.
+# The index that makes a folder of packages a source of apt: their control files, with name, size and hash.
 write_index() {
   local package
   for package in "$offline"/debian/*.deb; do
@@ -163,7 +163,7 @@ esac
 say "fetching wheels: ${wheel_files[*]} (minutes, by your network)"
 fetch_wheels || fail "pip could not fetch them" "is there a network?"
 write_facts || fail "the checksums could not be written" "look at $folder"
-# Wheels and Debian packages are compressed: zstd would save 2 % and need a program that a bare system lacks.
+# Wheels and Debian packages are compressed already: zstd would save 2 % and need a program that a bare system lacks.
 say "writing the archive"
 tar -cf "$work/archive.tar" --owner=0 --group=0 --numeric-owner --sort=name --remove-files -C "$work" mkbench ||
   fail "tar could not write the archive" "look at $folder"

@@ -4,7 +4,7 @@
 #   scripts/capture.sh ORG/NAME[@REVISION]|FOLDER [arguments of capture_reference.py]
 # environment:
 #   MKBENCH_PYTHON  a Python that has scripts/requirements/capture.txt (default: set-up's, else one made here)
-# The bash of macOS is version 3.2, and its tools lack GNU's options: neither is used here.
+# Has to work with bash 3.2 and BSD tools (macOS): uses no newer feature of bash and no option of GNU's tools.
 set -euo pipefail
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)"
 

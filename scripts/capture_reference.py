@@ -132,7 +132,7 @@ def provenance(device, replaced, batch=1):
 
 
 def resolve(model):
-    """(name, folder, commit) of what is not made in memory; commit is None but for a hub model. Raises BadInput."""
+    """(name, folder, commit) of a model that has a folder; commit is None except for a hub model. Raises BadInput."""
     if model in reference_prompts.NEAR_TIE_TEXTS:
         return model, checkpoint_format.DATA / model, None
     folder = pathlib.Path(model)
@@ -241,7 +241,7 @@ def default_path(model):
 
 
 def check_writable(path):
-    """Makes the folder of `path`. Raises BadInput where the file could not be written after minutes of work."""
+    """Makes the folder of `path`. Raises BadInput if it cannot be written to, before minutes of work are lost."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -49,7 +49,7 @@ def beside(panels: list, heading: dict) -> dict:
 
 
 def plain(node):
-    """A specification as Vega-Lite takes it without a page: colours for variables, objects for tables."""
+    """A specification that Vega-Lite draws without a page: CSS variables become colours, tables lists of objects."""
     if isinstance(node, dict):
         if set(node) == {"columns", "rows"}:
             return [dict(zip(node["columns"], row)) for row in node["rows"]]

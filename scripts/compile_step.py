@@ -45,15 +45,15 @@ def parse():
 
 
 def set_environment(options, work):
-    """What has to stand in the environment before torch is imported."""
+    """Sets variables of the environment that torch reads when it is imported."""
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(work / "inductor")
     os.environ["TRITON_CACHE_DIR"] = str(work / "triton")
     if options.device == "cpu":
-        os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"  # workers compile Triton's kernels alone
+        os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"  # workers would only compile Triton's kernels
         return
     if options.toolkit and "CUDA_PATH" not in os.environ:
         os.environ.setdefault("CUDA_HOME", options.toolkit)
-    # The package is linked with -lcuda, and a driver without its developers' files has libcuda.so.1 alone.
+    # The package is linked with -lcuda, and a driver without its development files has only libcuda.so.1.
     links = work / "lib"
     links.mkdir()
     (links / "libcuda.so").symlink_to(driver_library())
@@ -102,8 +102,8 @@ def step_module(torch, options):
     lowest = torch.finfo(torch.bfloat16).min
 
     def rounded(x):
-        """x, in bf16 between two operators. Inductor's C++ keeps fp32 between operators of one loop, whatever the
-        setting, but not where the bits are worked on."""
+        """x rounded to bf16 between two operators. On a CPU Inductor's C++ keeps fp32 between the operators of one
+        loop, whatever the setting; an operation on the bits of x forces the rounding."""
         return x if options.device == "cuda" else (x.view(torch.int16) & -1).view(torch.bfloat16)
 
     def norm(x, weight):
@@ -112,7 +112,7 @@ def step_module(torch, options):
         return weight * rounded(scaled.to(x.dtype))
 
     def product(x, matrix):
-        """[in] -> [out]. A product that kept its row would be added to the residual before it is rounded."""
+        """[in] -> [out]. A product of shape [1, out] would be added to the residual before it is rounded."""
         return nn.linear(x.unsqueeze(0), matrix).view(-1)
 
     def attention(x, layer, position, rows, view):

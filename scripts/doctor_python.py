@@ -1,8 +1,8 @@
-"""What a Python has for engines in Python and for training: torch and its wheel, transformers; `mkbench doctor` asks.
+"""Tells `mkbench doctor` what a Python has for engines in Python and for training: torch and its wheel, transformers.
 
 Prints facts as JSON, one object a line, and judges nothing: harness/device/doctor_python.cpp does. Before each part comes
-a line {"stage": NAME}, so that a Python that dies tells where. Every part that can fail has a field `error` instead.
-Exit code 0; a SIGALRM ends what takes longer than --seconds.
+a line {"stage": NAME}, which shows where a Python died. A part that fails has a field `error` in place of its facts.
+Exit code 0; SIGALRM ends the program if it takes longer than --seconds.
 
   python  version, executable
   torch   version ("2.9.1+cu128"), cuda (None for a CPU wheel), architectures (of its code), available, devices (number),

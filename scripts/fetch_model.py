@@ -41,13 +41,13 @@ WANTED = re.compile(r"[^/]+\.safetensors|model\.safetensors\.index\.json|(genera
                     r"|(tokenizer|tokenizer_config|special_tokens_map|added_tokens)\.json")
 # Room that a full disk must keep: other programs write there too.
 SPARE_BYTES = 64 << 20
-# The client writes whole chunks: what an interruption loses at most.
+# The client writes whole chunks, so an interruption loses at most one.
 constants.DOWNLOAD_CHUNK_SIZE = 1 << 18
 KNOWN = checkpoint_format.DATA / "qwen3-0.6b" / "files.json"
 
 
 class CannotHere(Exception):
-    """This machine cannot; the program ends with exit code 6."""
+    """This machine lacks a connection or space; the program ends with exit code 6."""
 
 
 class Bar(tqdm):
@@ -82,7 +82,7 @@ def short(error):
 
 
 def repository(name):
-    """What the hub says of the model: commit and files. Raises BadInput and CannotHere."""
+    """The hub's facts about the model: commit and files. Raises BadInput and CannotHere."""
     try:
         return HfApi().model_info(name.id, revision=name.revision, files_metadata=True)
     except errors.GatedRepoError:
@@ -138,7 +138,7 @@ def fetch_blob(name, commit, file, blobs):
     partial = blob.with_name(blob.name + ".mkbench-incomplete")
     with open(partial, "ab") as out:
         there = out.tell()
-        if there > file.size:  # not from this file
+        if there > file.size:  # left by another file
             out.truncate(0)
             there = 0
         if there:
@@ -196,7 +196,7 @@ def fetch(name):
         say(f"{name.text}: revision {info.sha}, {len(files)} files, {total / 1e9:.3f} GB, "
             f"{len(files) - len(missing)} of them here")
         check_space(blobs, sum(f.size for f in missing), name)
-        # A snapshot with a part of its files would resolve by its commit id.
+        # Links are made last: an incomplete snapshot would already resolve by its commit id.
         for path, blob in [(snapshot / f.rfilename, fetch_blob(name, info.sha, f, blobs)) for f in files]:
             link(blob, path)
         check_known(name, info.sha, snapshot)
@@ -208,7 +208,7 @@ def fetch(name):
 
 
 def from_cache(name, why):
-    """The snapshot that is there already, where the hub cannot be asked. Raises CannotHere with `why`."""
+    """The snapshot in the local cache, for when the hub cannot be asked. Raises CannotHere with `why`."""
     try:
         snapshot, commit = hub_cache.find_snapshot(name)
     except BadInput:

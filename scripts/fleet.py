@@ -1,11 +1,11 @@
-"""Runs the cells of a plan on many cards, and tells a card from a kernel.
+"""Runs the cells of a plan on many cards, and tells whether a card or a kernel differs.
 
   fleet.py run PLAN.toml --program MKBENCH [--on local|slurm|workflow] [--out DIR] [--dry-run] [--quiet]
   fleet.py run --resume DIR --program MKBENCH [--on local|slurm] [--quiet]
   fleet.py merge DIR
 
-`mkbench fleet` goes on as this program. Exit status: 0 all cells passed and all cards computed alike, 1 something is
-missing on this machine, 2 a plan or folder that cannot be used, 3 a card that computes otherwise, 5 cells are missing,
+`mkbench fleet` executes this program. Exit status: 0 all cells passed and all cards computed alike, 1 something is
+missing on this machine, 2 a plan or folder that cannot be used, 3 a card with other results, 5 cells are missing,
 130 Ctrl-C; else the greatest exit code of the cells.
 """
 
@@ -29,11 +29,11 @@ import pinned_wheels
 
 
 class Missing(Exception):
-    """A module that could not be had; the message says what to do."""
+    """A module that could not be installed; the message says what to do."""
 
 
 def need_modules(*names: str) -> None:
-    """From this Python (PYTHONPATH too) where it has them, else from the cache, into which they are installed once."""
+    """Makes modules importable: this Python's (PYTHONPATH too), else the cache's, where they are installed once."""
     if all(importlib.util.find_spec(name) for name in names):
         return
     try:
@@ -127,7 +127,7 @@ def run(arguments) -> int:
 
 
 def merge(path: pathlib.Path) -> int:
-    """Store, table of cards and page of what is there."""
+    """Writes store, table of cards and page from the reports that are there."""
     import fleet_store
 
     need_modules("duckdb")

@@ -1,4 +1,4 @@
-"""Is it the kernel or the card? What the results of a fleet say of its cards.
+"""Is it the kernel or the card? What the results of a fleet show about its cards.
 
 Cards of one kind are compared. How fast a card reads is the rate of its own ceiling; an engine's share of that ceiling,
 measured in the same run, does not change with the card's speed. A card that is off by more than the rule allows is named,
@@ -15,8 +15,8 @@ import text_tables
 
 LEAST_CARDS = 4  # fewer give no spread that a card could be outside of
 LIMIT = 3.5  # robust standard deviations from the median (Iglewicz and Hoaglin)
-TO_SIGMA = 1.4826  # of a median absolute deviation, for normal values
-FLOOR = 0.01  # two readings of one card differ by less; a spread that happens to be 0 makes no outlier
+TO_SIGMA = 1.4826  # standard deviation over median absolute deviation, for normal values
+FLOOR = 0.01  # relative: two readings of one card differ by less, so it is the least limit, even for a spread of 0
 WORDS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 
 
@@ -32,9 +32,9 @@ class Card:
     clock_mhz: float | None = None
     throttle: str = ""
     dropped: int = 0
-    reads: float | None = None  # its ceiling's rate over that of its kind, median over the cases
+    reads: float | None = None  # its ceiling's rate over its kind's median, median over the cases
     shares: dict = dataclasses.field(default_factory=dict)  # engine -> its share of this card's ceiling, median
-    over: dict = dataclasses.field(default_factory=dict)  # engine -> that share over the kind's, or the rate without one
+    over: dict = dataclasses.field(default_factory=dict)  # engine -> share, or rate without a ceiling, over its kind's
 
     @property
     def name(self) -> str:
@@ -58,7 +58,7 @@ def in_words(count: int) -> str:
 
 
 def outliers(values: dict) -> dict:
-    """name -> how far from the median, as a share of it; of values over 0. Empty for fewer than LEAST_CARDS."""
+    """name -> relative distance from the median, of outliers; values must be over 0. Empty for few cards."""
     if len(values) < LEAST_CARDS:
         return {}
     middle = statistics.median(values.values())
@@ -163,7 +163,7 @@ def percent(off: float) -> str:
 
 
 def sentences_of(card: Card, others: int, off: dict, off_shares: dict, roles: dict, has_share: bool) -> list:
-    """What is said of one card: nothing where nothing is off."""
+    """Findings about one card; empty if nothing is off."""
     mine = {engine: values[card.id] for engine, values in off_shares.items() if card.id in values}
     neighbours = f"its {in_words(others)} neighbours"
     if not has_share:
@@ -188,7 +188,7 @@ def sentences_of(card: Card, others: int, off: dict, off_shares: dict, roles: di
 
 
 def bits_of(rows: list) -> list:
-    """Cards that compute otherwise: another verdict of parity, or other logits. Builds are not mixed."""
+    """Cards with other results than their neighbours: verdicts of parity, or logits. Builds are not mixed."""
     found = []
     for field, what in (("parity", "parity is {own}, {most} on"), ("logits_sha256", "the logits have other bits than on")):
         groups = collections.defaultdict(lambda: collections.defaultdict(set))

@@ -31,8 +31,8 @@ import whole_file
 
 SCHEMA, VERSION = "mkbench.fleet", "1.0.0"
 STATES = ("waiting", "running", "done", "failed")
-BEATS = 12  # without one of so many, a claim is lost
-MOST_LOST = 3  # a cell whose workers died so often is given up
+BEATS = 12  # a claim is lost after this many intervals without a beat
+MOST_LOST = 3  # a cell is given up after this many workers have died on it
 LEAST_STALE_S = 2
 MOST_NAMED = 4  # cards in a marker, whose name may have 255 bytes
 
@@ -114,8 +114,8 @@ class Folder:
     # What a worker does.
 
     def claim(self, card: str, worker: str):
-        """A cell that has not run on this card yet; None without one. A cell that failed on this card is left to the
-        others, if one is at work that may take it: another card tells more."""
+        """Claims a cell that has not run on this card yet; None if there is none. A cell that failed on this card is
+        left to other cards at work, if one of them may take it: another card tells more."""
         ran = collections.defaultdict(set)  # base -> cards
         for state in ("running", "done", "failed") if self.plan.cards.each else ():
             for name in self.names(state):
@@ -172,8 +172,8 @@ class Folder:
         return True
 
     def end(self, claim: Claim, outcome: str, **facts) -> bool:
-        """Ends a claim as done, failed or cancelled. False where the claim had been taken for lost meanwhile: the try
-        is kept and named late."""
+        """Ends a claim as done, failed or cancelled. Returns False if the claim was taken back as lost meanwhile: the
+        try is kept, with the outcome late."""
         to = self._place_after(claim, outcome)
         # The result stands before the marker moves: a worker that dies between both leaves a claim that is found lost,
         # and settle() then sees the result.
@@ -187,7 +187,7 @@ class Folder:
         return True
 
     def _place_after(self, claim: Claim, outcome: str) -> pathlib.Path:
-        """The marker of a cell whose claim ends so."""
+        """Where the cell's marker goes after this outcome of the claim."""
         tries = [row for row in self.status(claim.cell.id)["tries"] if row["n"] != claim.number]
         outcomes = [outcome, *(row.get("outcome") for row in tries)]
         if outcome == "done":
@@ -199,10 +199,10 @@ class Folder:
         bad |= {claim.card} if outcome in ("failed", "lost") else set()
         return self.queue("waiting") / "@".join([claim.cell.id, *sorted(bad)[:MOST_NAMED]])
 
-    # What is done for workers that died.
+    # What other processes do for workers that died.
 
     def server_time(self) -> float:
-        """Now, by the clock that stamps the markers."""
+        """The time by the clock that stamps the markers: the file system's."""
         path = self.path / "queue" / "clock"
         path.touch()
         return path.stat().st_mtime
@@ -236,7 +236,7 @@ class Folder:
         return outcome == "lost"
 
     def retry_failed(self) -> None:
-        """Failed cells wait again: what --resume goes on with. Tries before do not count any more."""
+        """Moves failed cells back to waiting, for --resume; their earlier tries do not count any more."""
         for name in self.names("failed"):
             cell_id = name.split("@")[0]
             status = self.status(cell_id)
@@ -259,7 +259,7 @@ class Folder:
         return found
 
     def other_live_cards(self, card: str) -> set:
-        """Cards on which a worker is at work, without this one."""
+        """Other cards on which a worker is at work."""
         time_now = self.server_time()
         found = {name.split("@")[1] for name in self.names("running")}
         found |= {w["card"] for w in self.workers().values() if not w.get("ended") and time_now - w["at"] < self.stale_s}
@@ -267,7 +267,7 @@ class Folder:
 
     @contextlib.contextmanager
     def alone(self, name: str, wait_s: float = 0):
-        """Yields whether no other process has this name in the fleet; it is free again when its holder dies."""
+        """Yields whether this process got the fleet's lock of this name, which is free again when its holder dies."""
         with open(self.path / "workers" / f"{name}.lock", "w", encoding="utf-8") as file:
             end = time.monotonic() + wait_s
             while True:

@@ -1,5 +1,5 @@
-"""What is asked of this machine and of Slurm before a fleet's first job is submitted. A plan that cannot run is refused
-by name: the message says which model, engine, card, partition or node."""
+"""Checks of this machine and of Slurm before a fleet's first job is submitted. A plan that cannot run is refused by
+name: the message says which model, engine, card, partition or node."""
 
 import math
 import os
@@ -13,11 +13,11 @@ import fleet_worker
 from fleet_plan import BadPlan
 from fleet_worker import ask, why_of
 
-PROBE_S = 20  # for a node to answer; busy ones are asked by their own jobs
+PROBE_S = 20  # for a node to answer; busy nodes are checked by their own jobs
 
 
 def check_words(file: str, plan: fleet_plan.Plan, program: str, runs_here: bool) -> None:
-    """Models, engines and options, as mkbench itself reads them. runs_here: the cells' device is this machine's."""
+    """Lets mkbench check models, engines and options. runs_here: the cells run on this machine's device."""
     for model in dict.fromkeys(m for entry in plan.models for m in entry):
         done = ask(program, "inspect", model)
         if done.returncode != 0:
@@ -84,7 +84,7 @@ def check_slurm(file: str, plan: fleet_plan.Plan, program: str, version: str) ->
 
 
 def check_versions(file: str, plan: fleet_plan.Plan, partition: str, nodes: list, program: str, version: str) -> None:
-    """Asks each node that answers at once which mkbench it has. Nodes that are busy are asked by their own jobs."""
+    """Asks each idle node for its version of mkbench. Busy nodes are checked by their own jobs."""
     if not nodes:
         return
     script = "\n".join([*plan.slurm.setup, f"echo \"of $SLURMD_NODENAME: $({shlex.quote(program)} --version 2>&1)\""])
@@ -98,7 +98,7 @@ def check_versions(file: str, plan: fleet_plan.Plan, partition: str, nodes: list
 
 
 def check_parent(file: str, path: pathlib.Path) -> None:
-    """Whether a new folder can be made there, before anybody is asked for anything."""
+    """Raises BadPlan if no new folder can be made at `path`: the first and cheapest check."""
     if path.exists():
         raise BadPlan(f"{path}: is there already; --resume {path} goes on with a fleet, --out names a new folder")
     at = path.resolve().parent

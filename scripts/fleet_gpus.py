@@ -1,4 +1,4 @@
-"""The cards that a process may use, and what nvidia-smi counts of a card: temperature, power, errors of its memory."""
+"""The cards that a process may use, and nvidia-smi's readings of a card: temperature, power, errors of its memory."""
 
 import dataclasses
 import os
@@ -13,13 +13,13 @@ COUNTED = ("temperature.gpu", "power.draw", "clocks.sm", "clocks.mem", "ecc.erro
 
 @dataclasses.dataclass(frozen=True)
 class Card:
-    id: str  # its uuid; of a stand-in host and number
+    id: str  # its uuid; for a stand-in, host and number
     kind: str  # cards of one kind are compared
     stand_in: bool = False
 
 
 def host() -> str:
-    """Slurm's name of the node, which is not always that of its machine."""
+    """Slurm's name of the node, which may differ from the machine's host name."""
     return os.environ.get("SLURMD_NODENAME") or socket.gethostname().split(".")[0]
 
 
@@ -54,7 +54,7 @@ def visible_cards() -> tuple:
 
 
 def counted(card: Card) -> dict:
-    """What nvidia-smi says of the card now; a field that it does not tell is None."""
+    """nvidia-smi's readings of the card now; a field without a number is None."""
     if card.stand_in:
         return {}
     rows = nvidia_smi.rows_of("-i", card.id, f"--query-gpu={','.join(COUNTED)}", "--format=csv,noheader,nounits")

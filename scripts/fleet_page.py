@@ -98,8 +98,8 @@ def card_charts(page: page_tables.Page, facts: fleet_cards.Facts) -> list:
         if over:
             what = "Its share of the card's own ceiling" if any(c.shares for c in cards) else \
                 "No ceiling was measured here: its rate"
-            made.append(page.chart(f"Engines, card by card: {kind}", f"{what}, over the median of the kind. A dot off the "
-                                   "line where the card's reading is on it is the kernel, not the card.",
+            made.append(page.chart(f"Engines, card by card: {kind}", f"{what}, over the median of the kind. If a dot "
+                                   "is off the line and the card's reading is on it, the kernel differs, not the card.",
                                    dots(page, over, "% of its kind", 100), wide))
     return made
 

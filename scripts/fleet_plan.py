@@ -11,7 +11,7 @@ import pathlib
 import re
 import tomllib
 
-# What the plan or the fleet decides, in their own words.
+# Flags of mkbench run that the fleet sets itself, from the plan's other fields.
 OWNED = ("model", "engine", "n-depth", "n-gen", "compare", "device", "gpu", "out", "resume", "dry-run", "list-devices",
          "history", "baseline", "save-baseline", "junit", "output", "plot")
 MOST_MATRIX_JOBS = 256  # GitHub's limit of a matrix
@@ -22,14 +22,14 @@ class BadPlan(Exception):
 
 
 class Unfit(Exception):
-    """A value that a field cannot have, or a part of one; the message says what is wanted."""
+    """A value, or a part of one, that a field cannot have; the message says what is wanted."""
 
     def __init__(self, wanted: str, part=None):
         super().__init__(wanted)
         self.part = part
 
 
-# Readers of a value in the file: each returns what the plan holds of it, or raises Unfit.
+# Readers of a value in the file: each returns the value for the plan, or raises Unfit.
 
 def value(kind: type, wanted: str, fits=lambda found: True):
     def read(found):
@@ -116,7 +116,7 @@ class Slurm:
     partition: str = key("", text(r"[\w.,-]+"))
     account: str = key("", text(r"[\w.,-]+"))
     minutes: int = key(60, whole(1))  # of a job, which takes cell after cell
-    jobs: int = key(0, whole(1))  # at most so many at a time; 0: as many as cards or cells
+    jobs: int = key(0, whole(1))  # most jobs at a time; 0: as many as cards or cells
     cpus: int = key(0, whole(1))
     memory_gb: int = key(0, whole(1))
     srun: tuple = key((), texts)  # options of srun, as --container-image=...
@@ -133,12 +133,12 @@ class Plan:
     n_gen: tuple = key(((128,),), numbers(1))
     compare: tuple = key(("eager",), texts)
     repeats: int = key(1, whole(1))
-    tries: int = key(2, whole(1))  # of a cell that fails, in all
+    tries: int = key(2, whole(1))  # most tries of a cell that fails
     minutes: float = key(30, number_of("minutes"))  # limit of a cell
     device: str = key("cuda", text("cuda|cpu"))
     options: tuple = key((), read_options)  # of mkbench run, for all cells
     program: str = key("", text())  # the mkbench of the nodes; empty: this one
-    heartbeat_s: float = key(5, number_of("seconds"))  # a claim is lost after twelve of them without a beat
+    heartbeat_s: float = key(5, number_of("seconds"))  # time between beats; twelve missed ones lose a claim
     exclude: tuple = key((), read_exclude)
     cards: Cards = key(Cards(), Cards)
     slurm: Slurm = key(Slurm(), Slurm)
@@ -237,7 +237,7 @@ def table_of(plan) -> dict:
 
 
 def slug(text: str) -> str:
-    """What a file's name may hold of a text; '+' and '@' divide names of markers."""
+    """A text without characters that file names may lack; '+' and '@' divide names of markers."""
     return re.sub(r"[^A-Za-z0-9.-]+", "_", text)[:40].strip("._") or "_"
 
 
@@ -260,7 +260,7 @@ def cells_of(plan: Plan, cards: int) -> list:
 
 
 def arguments_of(plan: Plan, cell: Cell, out: str) -> list:
-    """What mkbench is called with for a cell."""
+    """The arguments of mkbench for a cell."""
     together = {"--model": cell.model, "--engine": ",".join(cell.engines), "--compare": ",".join(plan.compare) or "none",
                 "--n-depth": ",".join(map(str, cell.depths)), "--n-gen": ",".join(map(str, cell.n_gen)),
                 "--device": plan.device, "--out": out}

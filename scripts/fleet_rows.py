@@ -9,7 +9,7 @@ def rows_of(report: dict) -> dict:
     for case in report["cases"]:
         add_case(rows, case)
     return rows | {"report": {
-        # Which run this is, whatever its bytes: a second report of it was copied, or edited.
+        # Identifies the run, whatever the report's bytes: a second report of the same run was copied, or edited.
         "run": f"{meta['output']} {meta['started']} {meta['prompt_seed']}",
         "version": meta["version"], "build_id": meta["build_id"], "git_sha": meta["git_sha"],
         "started": meta["started"], "finished": meta["finished"], "verdict": verdict["status"],

@@ -1,7 +1,7 @@
 """All reports of a fleet in one SQLite file and as Parquet: fleet.sqlite and parquet/TABLE.parquet of its folder.
 
-A merge may be repeated: reports that are there already are recognised by their hash, and what is new is added. A report
-whose bytes are not those that its worker noted, or that claims to be the run of another one, is refused by name.
+A merge may be repeated: reports that are there already are recognised by their hash, and new ones are added. A report
+is refused by name if its hash is not the one that its worker noted, or if it claims to be the run of another report.
 """
 
 import collections
@@ -52,7 +52,7 @@ OF_REPORT = ("results", "samples", "checks")
 
 def open_store(path: pathlib.Path) -> sqlite3.Connection:
     base = sqlite_store.opened(path, VERSION, TABLES, "a fleet's store")
-    # What a crash may cost is made again from the reports.
+    # A store that a crash damages can be made again from the reports.
     base.execute("PRAGMA synchronous = OFF")
     for table in ("results", "tries"):
         base.execute(f"CREATE INDEX IF NOT EXISTS {table}_of ON {table} (report)")
@@ -64,7 +64,7 @@ def insert(base: sqlite3.Connection, table: str, rows: list) -> None:
 
 
 def tries_of(folder: pathlib.Path, cell: str) -> list:
-    """The tries of a cell: those of its status, or where it has none, its folders (a matrix of GitHub's workflows)."""
+    """A cell's tries, from its status.json or, without one (a matrix of GitHub's workflows), from its folders."""
     status = fleet_cells.read(folder / "cells" / cell / "status.json")
     if status:
         return status["tries"]
@@ -72,7 +72,7 @@ def tries_of(folder: pathlib.Path, cell: str) -> list:
 
 
 def read_job(job: tuple) -> tuple:
-    """In a process of the pool: (job, hash, rows), or with the reason in place of rows."""
+    """(path, hash, rows); in place of rows None for a known hash, or the reason why the report cannot be read."""
     path, known = job
     try:
         text = pathlib.Path(path).read_bytes()
@@ -139,7 +139,7 @@ class Merge:
             yield from pool.imap(read_job, arguments, CHUNK)
 
     def why_not(self, path: str, sha256: str, row: dict, rows) -> str:
-        """Why a report is not taken; empty where it is, and for one that is there already."""
+        """Why a report is refused; empty if it is taken or is there already."""
         noted, (_, kept) = row.get("sha256"), self.paths.get(path, (0, ""))
         if noted and noted != sha256:
             return f"sha256: found {sha256[:16]}, wanted {noted[:16]}, which its worker noted: it was edited after its run"
@@ -157,7 +157,7 @@ class Merge:
         number, report = self.next, rows["report"]
         self.next += 1
         stand_in = facts.get("stand_in", not report["uuid"])
-        # The card on which it ran, which may be another one than its job's.
+        # The card on which the report's run was, which may differ from its job's.
         card = ("" if stand_in else report["uuid"]) or facts.get("card") or row["card"] or "cpu"
         kind = f"stand-in: {report['cpu']}" if stand_in else report["gpu"]
         insert(self.base, "reports", [report | errors_of(facts) | {
@@ -202,7 +202,7 @@ class Merge:
 
 
 def errors_of(facts: dict) -> dict:
-    """Errors of the card's memory since its driver was loaded, and how many of them came while the cell ran."""
+    """Errors of the card's memory since its driver was loaded, and how many were new while the cell ran."""
     def counted(when: str, kind: str):
         return facts.get(when, {}).get(f"ecc.errors.{kind}.volatile.total")
 

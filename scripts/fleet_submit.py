@@ -1,7 +1,7 @@
 """Hands a fleet's work to submitit, which starts jobs on this machine or in a Slurm array, and waits for them.
 
-Queues, limits and nodes that fail are the engine's. What is done here: jobs are submitted as long as cells are missing
-and the last jobs got any further, and cancelled by Ctrl-C.
+submitit and Slurm handle queues, limits and failing nodes. This file submits jobs as long as cells are missing and the
+last jobs made progress, and cancels them on Ctrl-C.
 """
 
 import os
@@ -18,10 +18,10 @@ import fleet_worker
 from fleet_worker import ask, why_of
 
 POLL_S = 0.5
-FRUITLESS = 3  # rounds of jobs that ended no cell, then no more are submitted
+FRUITLESS = 3  # no more jobs are submitted after this many rounds in which no cell ended
 SCANCEL_S = 60
-MOST_JOBS = 1000  # of an array: Slurm's own limit where it is not raised
-END_S = 40  # for cancelled jobs to give their cells back
+MOST_JOBS = 1000  # jobs of an array: Slurm's default limit
+END_S = 40  # time for cancelled jobs to give their cells back
 SCRIPTS = pathlib.Path(__file__).resolve().parent
 
 
@@ -30,7 +30,7 @@ class Stopped(Exception):
 
 
 def python_path() -> str:
-    """Where jobs find this file's neighbours and submitit."""
+    """PYTHONPATH of jobs, by which they find this file's neighbours and submitit."""
     return os.pathsep.join(dict.fromkeys([str(SCRIPTS), *(path for path in sys.path if path)]))
 
 
@@ -83,7 +83,7 @@ class Slurm:
         given = {"cpus_per_task": wanted.cpus, "mem": wanted.memory_gb and f"{wanted.memory_gb}GB",
                  "partition": wanted.partition, "account": wanted.account, "srun_args": list(wanted.srun)}
         self.executor.update_parameters(**parameters, **{name: one for name, one in given.items() if one})
-        # A node starts with the environment of this process, but for these: they name this machine's cards.
+        # Jobs get the environment of this process without these variables, which name this machine's cards.
         for name in ("CUDA_VISIBLE_DEVICES", *(n for n in os.environ if n.startswith("SLURM_") and n != "SLURM_CONF")):
             os.environ.pop(name, None)
 
@@ -100,7 +100,7 @@ class Slurm:
         return {f"slurm-{job.job_id}": job for job in jobs}
 
     def states(self, jobs: dict) -> dict:
-        """name of worker -> state, of the jobs that Slurm still knows. Needs no accounting, as sacct does."""
+        """name of worker -> state, of the jobs that Slurm still lists. Unlike sacct, it needs no accounting."""
         done = ask("squeue", "--noheader", "--array", "--states=all", "--format=%F %K %T",
                    "--jobs=" + ",".join(self.numbers(jobs)))
         if done.returncode != 0 and "Invalid job id" not in done.stderr:
@@ -125,7 +125,7 @@ class Slurm:
         try:
             return "CANCELLED" in self.states(jobs).values()
         except OSError:
-            return False  # running() has said it
+            return False  # running() has reported it
 
     def cancel(self, jobs: dict) -> None:
         numbers = self.numbers(jobs)
@@ -135,7 +135,7 @@ class Slurm:
 
 
 class Progress:
-    """A line on stderr where the counts have changed."""
+    """Prints a line on stderr whenever the counts have changed."""
 
     def __init__(self, folder: fleet_cells.Folder, quiet: bool):
         self.folder, self.quiet, self.last = folder, quiet, None
@@ -160,7 +160,7 @@ def raise_stopped(number, frame) -> None:
 
 
 def wait(backend, jobs: dict, progress: Progress) -> int:
-    """Until all jobs are over. Returns the number of cells whose workers died."""
+    """Waits until all jobs are over. Returns the number of cells whose workers died."""
     lost = 0
     while running := backend.running(jobs):
         lost += len(progress.settle(set(jobs) - running))
@@ -188,7 +188,7 @@ def run(folder: fleet_cells.Folder, backend, quiet: bool) -> str:
             except fleet_cells.BadFleet as error:
                 if not jobs:
                     raise
-                return str(error)  # what is done stands
+                return str(error)  # the cells that are done stay done
             lost = wait(backend, jobs, progress)
             workers = folder.workers(set(jobs))
             for refused in sorted({w["refused"] for w in workers.values() if w.get("refused")}):

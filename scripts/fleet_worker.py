@@ -1,7 +1,7 @@
 """The work of one job: claims cell after cell for its card and runs mkbench for each.
 
 submitit calls work() in a process of the job, on this machine or on a node. A worker that is told to stop gives its cell
-back before it stops mkbench; of a worker that dies without a word the claim is taken back by others
+back before it stops mkbench; the claim of a worker that dies suddenly is taken back by other processes
 (fleet_cells.Folder.settle).
 """
 
@@ -24,8 +24,8 @@ import report_file
 
 POLL_S = 0.2
 LINGER_S = 0.5
-BEFORE_END_S = 120  # a cell ends so long before its job's limit: Slurm signals a minute before it, or earlier
-LOCK_BEATS = 6  # to wait for a card that another job of the fleet is about to leave
+BEFORE_END_S = 120  # a cell must end this long before its job's limit: Slurm signals a minute before it, or earlier
+LOCK_BEATS = 6  # beats to wait for a card that another job of the fleet is about to leave
 INTERRUPT_S = 30  # for mkbench to write a partial report
 PR_SET_PDEATHSIG = 1
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)  # the last two: submitit's, before a time limit
@@ -36,7 +36,7 @@ class Refused(Exception):
 
 
 def ask(*command: str, limit_s: float = 120) -> subprocess.CompletedProcess:
-    """What a command says; one that cannot be run, or takes too long, ends with 127."""
+    """Runs a command for its output; exit code 127 if it cannot be run or takes too long."""
     try:
         return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=limit_s,
                               check=False)
@@ -97,7 +97,7 @@ class Worker:
         self.stop = True
 
     def waits(self) -> bool:
-        """Whether a cell may yet come: one that fails on another card is tried on this one."""
+        """Waits, and returns whether a cell may yet come: one that fails on another card is tried on this one."""
         counts = self.folder.counts()
         if not self.lingers or counts["waiting"] + counts["running"] == 0 or not self.folder.other_live_cards(self.card.id):
             return False
@@ -106,7 +106,7 @@ class Worker:
         return True
 
     def run_cell(self, claim: fleet_cells.Claim) -> None:
-        """The claim beats to its end, also while nvidia-smi is asked, which may take a minute on a card that is ill."""
+        """Beats for the claim until it ends, also while nvidia-smi runs, which may take a minute on a faulty card."""
         over = threading.Event()
         beats = threading.Thread(target=self.beat, args=(claim, over), daemon=True)
         beats.start()
@@ -126,7 +126,7 @@ class Worker:
 
     def try_cell(self, claim: fleet_cells.Claim, give_back) -> None:
         folder = self.folder.cell_folder(claim.cell.id) / f"try-{claim.number}"
-        # In the words of the fleet's folder, so that the folder may move.
+        # Paths below the folder that this job was given: the fleet's folder may have moved since it was made.
         command = [self.program, *fleet_plan.arguments_of(self.plan, claim.cell, str(folder / "report"))]
         self.folder.note_try(claim, host=fleet_gpus.host(), started=fleet_cells.now(), command=command)
         before, begun = fleet_gpus.counted(self.card), time.monotonic()
@@ -177,7 +177,7 @@ class Worker:
             self.folder.beat(claim)
 
     def problem_of(self, report: pathlib.Path) -> str:
-        """Why the report of a run that ended with 0 is none of this card; empty where it is."""
+        """Why the report of a run that ended with 0 is not one of this card; empty if it is one."""
         try:
             uuid = report_file.gpu_of(report_file.load(report)).get("uuid", "")
         except (report_file.BadReport, *report_file.INCOMPLETE) as error:
@@ -211,10 +211,10 @@ def slurm_name() -> str:
 
 
 def work(path: str, name: str = "", card: fleet_gpus.Card | None = None) -> str:
-    """A job's whole work; what it returns stands in the job's result. Without a name the job is Slurm's."""
+    """A job's whole work; returns the text for the job's result. Without a name the job is one of Slurm's."""
     folder = fleet_cells.Folder(pathlib.Path(path))
     name = name or slurm_name()
-    folder.settle({name})  # Slurm has begun this job anew
+    folder.settle({name})  # if Slurm has restarted this job, its old claims end
     lingers = card is not None
     limit = time.time() + 60 * folder.plan.slurm.minutes
     end = math.inf if lingers else float(os.environ.get("SLURM_JOB_END_TIME") or limit)

@@ -1,6 +1,6 @@
 """Keeps results of finished runs in an SQLite file, and prints or draws them by card and commit.
 
-  history.py DATABASE add NAME      reads JSON lines, the run and then its rows; NAME: what messages call it
+  history.py DATABASE add NAME      reads JSON lines, the run and then its rows; messages call the run NAME
   history.py DATABASE show [--plot DIR]
 
 `mkbench history` runs it, on reports that it has checked. Exit status: 0 done, 1 no vl-convert, 2 a file that is no
@@ -55,7 +55,7 @@ def read_lines(name: str) -> list:
     return lines
 
 
-# Both tables have a device and a verdict: a row finds the first column of a name, which is the engine's.
+# Both tables have a device and a verdict: sqlite3.Row returns the first column of a name, which is the engine's.
 QUERY = """SELECT results.*, runs.*, runs.device AS machine FROM results JOIN runs ON runs.id = results.run
            ORDER BY machine, uuid, case_name, engine, role, started, run"""
 

@@ -1,13 +1,13 @@
 """The host of an engine that is written in Python. mkbench starts it; harness/host/serve.h is its twin in C++.
 
-The engine's file defines a class Decoder (references/decoder.py), of which torch_decoder.py makes what is served here;
-or, for tests of the wire, it defines that itself:
+The engine's file defines a class Decoder (references/decoder.py), which torch_decoder.py adapts to this host; or, for
+tests of the wire, it defines these functions itself:
 
-  make_engine(folder, request)  an engine with the weights of `folder`, a snapshot as Hugging Face writes it; the fields
-                                of `request` are those of the call `open` (harness/wire/calls.h)
+  make_engine(folder, request)  an engine with the weights of `folder`, a snapshot as Hugging Face writes it; `request`
+                                has the fields of the call `open` (harness/wire/calls.h)
   finish(), flush_l2(gpu)       optional: waits for the device; prepares L2 for a timed part (harness/device/l2_flush.h)
 
-The engine has the calls of references/engine.h; their results have the fields of its answers, or some of them. Optional
+The engine has the calls of references/engine.h; a result has all or some fields of the answer on the wire. Optional
 are rewind, launch_count (without it `counted` is false), last_times, audit, hidden, kv_row, skip_to, settings and
 progress() -> (position, layer, phase), which another thread calls. ids, forced: int32 [n]; logits: float32 [n, vocab].
 
@@ -60,7 +60,7 @@ class HostError(Exception):
 
 
 def fit(default, value, path: str):
-    """`value` in the form of the field that `default` shows. Raises where a dict has a field that no message has."""
+    """`value` converted to the type of the field's `default`. Raises if a dict has a field that `default` lacks."""
     if isinstance(default, dict):
         unknown = value.keys() - default.keys()
         if unknown:
@@ -88,7 +88,7 @@ class Wire:
         return fit(self.answers[type_], fields, type_) | {"type": type_}
 
     def failed(self, error: BaseException, files=()) -> dict:
-        """`files`: the engines' own, whose lines a message names before those of libraries."""
+        """`files`: the engines' own files; a message names a line of theirs rather than one of a library."""
         if isinstance(error, HostError):
             return self.answer("failed", kind=KINDS[error.mkbench_kind], message=str(error))
         text = " ".join(f"{type(error).__name__}: {error}".split())
@@ -144,7 +144,7 @@ class Arena:
 
 
 def snapshot_stamp(folder: pathlib.Path) -> str:
-    """As references/shared_snapshot.h writes it."""
+    """The line that snapshot_stamp() of references/shared_snapshot.h writes."""
     files = []
     for path in folder.iterdir():
         if path.name in ("config.json", "model.safetensors.index.json") or path.name.endswith(".safetensors"):
@@ -220,11 +220,11 @@ class Server:
         try:
             position, layer, phase = self.running.progress()
             return self.wire.answer("progress", position=position, layer=layer, phase=phase)
-        except Exception:  # no engine runs, or it does not tell
+        except Exception:  # no engine runs, or it has no progress()
             return self.wire.answer("progress")
 
     def hang(self) -> dict:
-        """What is known of a call that stands still: where the engine is, and after how many launches."""
+        """What is known of a hung call: where the engine is, and after how many launches."""
         place = {key: value for key, value in self.progress().items() if key in ("position", "layer", "phase")}
         return self.wire.answer("hang", **place, launches=self.launches)
 
@@ -319,7 +319,7 @@ class Server:
             end = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
         if label["closes"]:
             self.ranges.close()
-        # More ids than were asked for are told, and not sent.
+        # Surplus ids are counted in the answer, and not sent.
         sent = min(n, len(ids))
         self.arena.array(numpy.int32, at_ids, n)[:sent] = ids[:sent]
         times = held.engine.last_times() if hasattr(held.engine, "last_times") else {}
@@ -381,7 +381,7 @@ class Server:
 
     def take_stress(self, call: dict) -> dict:
         return self.wire.answer("able", state=self.engine(call).state())
-    take_set_timeline = take_stress  # of neither is there any
+    take_set_timeline = take_stress  # engines in Python have neither
 
     def take_ablate(self, call: dict) -> dict:
         held = self.engine(call)
@@ -437,7 +437,7 @@ def main() -> int:
         answer = server.answer(call)
         try:
             send_frame(calls, answer)
-        except ValueError as error:  # a number that JSON has no word for
+        except ValueError as error:  # NaN or infinity, which JSON lacks
             send_frame(calls, wire.failed(error))
     os._exit(0)  # libraries may hang in their destructors
 

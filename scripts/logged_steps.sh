@@ -14,7 +14,7 @@ nameless() { sed "s#$out#.#g; s#$root#.#g; s#/[^ ]*/bin/python3#python3#g"; }
 # The card and its state, one line.
 note_card() {
   nvidia-smi --query-gpu=name,driver_version,memory.total,clocks.sm,temperature.gpu --format=csv,noheader \
-    2> /dev/null | tee -a "$log" || note "(nvidia-smi told nothing)"
+    2> /dev/null | tee -a "$log" || note "(nvidia-smi printed nothing)"
 }
 
 # step SECONDS NAME COMMAND ...: runs the command under a time limit. After a failure the next steps run all the

@@ -4,8 +4,8 @@
 # Where NVIDIA's installer puts a toolkit, without putting it on PATH.
 usual_toolkit=/usr/local/cuda
 
-# Where WSL2 has the user's half of Windows' driver, the only one that reaches the card there. It may be missing in
-# PATH, or stand behind the programs of a driver for Linux that was installed inside.
+# Where WSL2 has the user-mode half of Windows' driver, the only driver that reaches the card there. It may be missing
+# in PATH, or come after the programs of a Linux driver that was installed inside.
 wsl_lib=/usr/lib/wsl/lib
 
 cpu_way_out="or run without the GPU: MKBENCH_DEVICE=cpu (for mkbench itself: --device cpu)"
@@ -31,10 +31,10 @@ pinned() { sed -n "s/^$1==//p" "$root/scripts/requirements/lane-$lane.txt"; }
 # The rows of requirements/cuda_lanes.txt: lane, driver, toolkit, image, disk.
 lane_rows() { grep '^[0-9]' "$root/scripts/requirements/cuda_lanes.txt"; }
 
-# lane_has CUDA: whether a toolkit or libtorch of that CUDA is of the chosen lane.
+# lane_has CUDA: whether a toolkit or libtorch of that CUDA version belongs to the chosen lane.
 lane_has() { [ "${1%%.*}" = "${lane%%.*}" ] && at_least "$1" "$lane"; }
 
-# torch_fact NAME, out of find_torch.py's answer in $torch_facts.
+# torch_fact NAME: a value of find_torch.py's answer in $torch_facts.
 torch_fact() { printf '%s\n' "$torch_facts" | sed -n "s/^$1=//p"; }
 
 # The rows of requirements/debian.txt: package, file.
@@ -65,8 +65,8 @@ find_cxx() {
   fi
 }
 
-# base_python: a Python that can make the virtual environment; with offline packages, one of the version that they are
-# for.
+# base_python: a Python that can make the virtual environment; with offline packages, one of the version that their
+# wheels are for.
 find_base_python() {
   local candidate seen=""
   for candidate in python3 /usr/bin/python3 python3.13 python3.12 python3.11; do
@@ -85,8 +85,8 @@ find_base_python() {
   return 1
 }
 
-# Whether the system's package python3-venv may give one: there is no Python at all, or the system's own, of a version
-# that fits, lacks venv. A Python of the user's is not ours to complete. Offline packages are for the system's own.
+# Whether installing the system's package python3-venv may help: there is no Python at all, or the system's own has a
+# version that fits but lacks venv. A Python of the user's is left alone. Offline packages are for the system's own.
 python_package_helps() {
   local found
   [ -z "${offline:-}" ] || return 0
@@ -142,7 +142,7 @@ find_toolkit() {
     case "$seen" in *":$(realpath "$nvcc"):"*) continue ;; esac
     seen+=":$(realpath "$nvcc"):"
     toolkit_version="$("$nvcc" --version | sed -n 's/.*release \([0-9.]*\),.*/\1/p')"
-    # nvcc on PATH may be a wrapper; it knows best where its toolkit lies.
+    # nvcc on PATH may be a wrapper: its --dryrun says where its toolkit lies.
     top="$("$nvcc" --dryrun -x cu /dev/null 2>&1 | sed -n 's/^#\$ TOP=//p')"
     if ! lane_has "$toolkit_version"; then
       toolkit_reason+="${toolkit_reason:+, }$nvcc is CUDA $toolkit_version"
@@ -235,7 +235,7 @@ choose_lane() {
   say "CUDA $lane ($why), torch $(pinned torch)"
 }
 
-# Finds the toolkit; stops where it must be this machine's, because PyPI has no compiler of the lane, and is not there.
+# Finds the toolkit; stops if this machine has none of the lane and PyPI has no compiler of the lane either.
 require_toolkit() {
   local name needed package image free="" free_driver driver="${gpus%%,*}" last_way
   if find_toolkit; then return 0; fi

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Trains a Qwen3-0.6B from scratch until it knows a text by heart, and captures the HF reference of it.
+"""Trains a Qwen3-0.6B from scratch until it has memorised a text, and captures the HF reference of it.
 
 usage: make_checkpoint.py FOLDER [--tiny] [--device auto|cuda|cpu] [--seed N] [--max-steps N] [--run COMMAND ...]
 
@@ -116,7 +116,7 @@ def train(lane, text, seed, max_steps, device, report):
             if d <= ENOUGH_D and ratio >= ENOUGH_MARGIN and off_text == 0:
                 tensors = {k: v.detach().to(torch.bfloat16).cpu().contiguous() for k, v in model.named_parameters()}
                 return tensors, {"steps": step, "loss": loss.item(), "D": d, "smallest_margin_over_tau": ratio}
-    raise SystemExit(f"the text is not known after {max_steps} steps; --max-steps allows more")
+    raise SystemExit(f"the text is not memorised after {max_steps} steps; --max-steps allows more")
 
 
 def strict_prompts(lane, text):
@@ -164,7 +164,7 @@ def main():
     if folder.exists() and any(folder.iterdir()):
         raise SystemExit(f"{folder}: is there already and not empty")
     if args.tiny:
-        torch.set_num_threads(1)  # waking a second thread takes longer than one of its operations
+        torch.set_num_threads(1)  # waking a second thread takes longer than an operation of this model
     device = torch_device.choose(args.device)
     begun = time.monotonic()
     report = lambda line: print(f"{time.monotonic() - begun:6.1f} s  {line}", flush=True)

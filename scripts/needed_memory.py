@@ -13,7 +13,7 @@ def library_bytes(path: str) -> int:
     try:
         nodes = list(ast.walk(ast.parse(pathlib.Path(path).read_bytes())))
     except (OSError, SyntaxError, ValueError):
-        return 0  # to open the engine fails too
+        return 0  # opening the engine will fail and say why
     names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
     names += [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
     return sum(LIBRARY_BYTES.get(package, 0) for package in {name.partition(".")[0] for name in names})

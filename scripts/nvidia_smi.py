@@ -20,12 +20,12 @@ class Card:
 
 @dataclasses.dataclass(frozen=True)
 class Seen:
-    card: Card | None  # the card that was asked for; None where nvidia-smi does not know it
+    card: Card | None  # the card that was asked for; None if nvidia-smi does not list it
     texts: dict[str, str]  # command -> what it printed
 
 
 def ask(*arguments):
-    """stdout of nvidia-smi, else why there is none. Folders of programs are left out; columns keep their places."""
+    """stdout of nvidia-smi, else why there is none. Programs lose their folders; columns keep their places."""
     try:
         done = subprocess.run(["nvidia-smi", *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                               timeout=LIMIT_S, check=False)

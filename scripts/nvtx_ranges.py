@@ -11,7 +11,7 @@ def load_recorder() -> ctypes.CDLL:
 
 
 class Ranges:
-    """NVTX ranges around decodes, as harness/host/server.cpp makes them; none where their library is not there."""
+    """NVTX ranges around decodes, as harness/host/server.cpp makes them; no ranges without the library."""
 
     def __init__(self):
         try:

@@ -39,7 +39,7 @@ def pack(folder: pathlib.Path) -> pathlib.Path:
              *map(str, plain.glob("*.whl"))], environment)
         wheel = next(done.glob("*.whl"))
         folder.mkdir(parents=True, exist_ok=True)
-        # Wheels of earlier builds go from the build folder alone; a folder of the user's keeps what it has.
+        # Older wheels are removed from the build folder only; a folder of the user's keeps its files.
         for old in folder.glob("mkbench-*.whl") if folder.resolve().is_relative_to(ROOT / "build") else ():
             old.unlink()
         target = folder / wheel.name

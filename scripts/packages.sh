@@ -29,8 +29,8 @@ tell_offline() {
     "made for $(offline_fact system), Python $offline_python and CUDA $(offline_fact cuda)"
 }
 
-# require_offline KIND: stops where the folder does not hold such packages (debian, wheels, compiler), where they are
-# for another machine than this one, or where one of their files is missing or changed.
+# require_offline KIND: stops if the folder does not hold packages of this kind (debian, wheels, compiler), if they are
+# for another machine than this one, or if one of their files is missing or changed.
 require_offline() {
   local kind="$1" folder="wheels" found wanted bad
   [ -n "$offline_checked" ] || tell_offline
@@ -62,7 +62,7 @@ require_offline() {
 use_offline_apt() {
   apt_folder="$(mktemp -d)"
   mkdir -p "$apt_folder/lists/partial" "$apt_folder/cache/archives/partial"
-  # A source is a URI: a blank ends it.
+  # A source is a URI, which a blank would end.
   printf 'deb [trusted=yes] file:%s ./\n' "$(sed 's/%/%25/g; s/ /%20/g' <<< "$offline/debian")" \
     > "$apt_folder/sources.list"
   apt_options=(-o "Dir::Etc::SourceList=$apt_folder/sources.list" -o Dir::Etc::SourceParts=/dev/null

@@ -1,16 +1,16 @@
 """Charts of a report's page, as Vega-Lite specifications.
 
-Text of a report stands in data and in domains of scales alone, never in an expression: Vega compiles expressions.
+Text of a report stands in data and in domains of scales alone, never in an expression, which Vega would compile.
 Colours are CSS variables of scripts/page/report.css, so that a chart follows the light or dark scheme of its page.
 """
 
 import math
 import statistics
 
-VEGA_LITE = "6.4"  # the version of its language
+VEGA_LITE = "6.4"  # version of Vega-Lite
 SHAPES = ("circle", "square", "diamond", "triangle-up", "triangle-down", "cross", "triangle-right", "triangle-left")
 SLOTS = 8  # colours --c0 to --c7
-# The slots that engines take if they are free: these are the colours of the plots.
+# Colour slots that engines take if they are free, so that an engine has one colour in most charts.
 PREFERRED = {"eager": 0, "graph": 1, "compiled": 2, "plain": 3, "megakernel": 3, "host-twin": 3, "ring": 4}
 CEILING = "ceiling"
 VERDICTS = {"FASTER": ("--faster", "triangle-right"), "SLOWER": ("--slower", "triangle-left"),
@@ -23,7 +23,7 @@ class Palette:
 
     def __init__(self):
         self.slots = {}
-        self.chart_legend = None  # of each chart; a page has one for all
+        self.chart_legend = None  # the legend of each chart; None on a page, which has one legend for all
 
     def add(self, label: str, *names: str) -> None:
         if label in self.slots:
@@ -55,7 +55,7 @@ class Palette:
 
 # The page's legend sets `picked`: the other engines fade.
 PICKED = [{"name": "picked", "value": None}]
-MANY = 60  # blocks, from which marks of samples overlap
+MANY = 60  # from this many blocks on, the marks of samples overlap
 
 
 def fade(opacity: float = 1) -> dict:
@@ -198,7 +198,7 @@ def ratios(rows: list, margin: float) -> dict:
     """Every paired ratio with its interval on a logarithmic axis; the band is the margin around 1. rows: key, label,
     value, low, high, verdict, text."""
     low, high = min([r["low"] for r in rows] + [1 - 2 * margin]), max([r["high"] for r in rows] + [1 + 2 * margin])
-    # Close to 1 ticks of 1, 2, 5 are too few.
+    # In a narrow range ticks at 1, 2 and 5 are too few.
     ticks = {"tickCount": 6} if high < 2.5 * low else {"values": log_ticks(rows + [{"low": 1, "high": 1}])}
     x = quantity("value", title="time of the second over time of the first (log scale)", axis={"labelExpr": TICKS} | ticks,
                  scale={"type": "log", "domain": [low / 1.03, high * 1.03], "nice": False})

@@ -7,7 +7,7 @@ from report_file import (build_of, card_of, ends, finite, is_lossy, is_prefill, 
                          ranked_comparison, rate_ends, timed)
 
 ROWS_SHOWN = 250  # of a parity table; every row that is not exact is shown beyond them
-RATIOS_BESIDE = 6  # more have a row of the page to themselves, below the other charts of their case
+RATIOS_BESIDE = 6  # a chart of more ratios has a row of the page to itself, below the other charts of its case
 GOOD = ("PASS", "PASS_LIVE")
 
 
@@ -87,7 +87,7 @@ def result_rows(case: dict, x: int) -> list:
     """Rows of the table: texts alone."""
     rows, labels = [], labels_of(case)
     for engine in case["engines"]:
-        if not engine.get("timed", True) and engine["verdict"] in GOOD:  # it judged, and nothing else
+        if not engine.get("timed", True) and engine["verdict"] in GOOD:  # a baseline that only judged parity
             continue
         row = {"x": f"{x:,}", "engine": labels[engine["name"]], "full": label_of(engine), "role": engine["role"],
                "verdict": engine["verdict"], "kind": kind_of(engine["verdict"]), "rate": "-", "ms": "-",
@@ -110,7 +110,7 @@ def result_rows(case: dict, x: int) -> list:
 
 
 def withheld(engine: dict) -> str:
-    """Why an engine has no times; empty where it has."""
+    """Why an engine has no times; empty if it has some."""
     if engine["ms_per_tok"] is not None or not engine.get("timed", True) and engine["verdict"] in GOOD:
         return ""
     return "; ".join(dict.fromkeys(t for t in (*engine["reasons"], engine["times_withheld"]) if t)) or "no reason is given"
@@ -209,7 +209,7 @@ def ratio_rows(case: dict) -> list:
 
 
 def case_view(page: Page, case: dict, x: int, single: bool) -> dict:
-    """single: the bars of the group are those of this case already."""
+    """single: the group has no other case, so the group's bars show this case already."""
     made, points = [], measures(case, x)["ms"]
     if points and not single:
         points.sort(key=lambda p: -p["value"])
@@ -285,7 +285,7 @@ def group_view(page: Page, cases: list, prefill: bool) -> dict:
             title, spec = depth_chart(page, kind, found, prefill, 100 if kind == "share" else None)
             made.append(page.chart(title, HINTS[kind], spec))
     first, single = cases[0], len(at) == 1
-    reasons = dict.fromkeys((c.get("ceiling") or {}).get("reason", "this report knows none") for c in cases)
+    reasons = dict.fromkeys((c.get("ceiling") or {}).get("reason", "this report has none") for c in cases)
     no_share = "" if points["share"] or not points["ms"] else "; ".join(r for r in reasons if r) or "it was not timed"
     rows = sorted((row for x, case in at for row in result_rows(case, x)), key=lambda row: row["lossy"])
     tokens = first["axes"]["n_gen"]

@@ -110,7 +110,7 @@ def spec_of(figure: Figure) -> dict:
         figure.page.palette.chart_legend = chart_files.legend(figure.engines + [page_charts.CEILING] * bool(figure.rates))
     for kind, hint in KINDS.items():
         points = figure.points[kind]
-        if len(figure.depths) == 1:  # a bar for each engine: that of the first report
+        if len(figure.depths) == 1:  # a bar for each engine, from the first report with it
             points = [p for i, p in enumerate(points) if p["engine"] not in {q["engine"] for q in points[:i]}]
         for point in points:
             point["below"] = page_charts.is_crowded(points, point)

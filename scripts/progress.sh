@@ -22,7 +22,7 @@ progress_bar() {
   printf '[%-24s] ' "${bar// /#}"
 }
 
-# Until this shell ends or kills it.
+# Shows progress until this shell ends or kills it.
 show_progress() {  # WHAT LOG
   local begun=$SECONDS told=$SECONDS
   while sleep 1 && kill -0 $$ 2> /dev/null; do

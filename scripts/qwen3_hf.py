@@ -92,7 +92,7 @@ def check_config(config, path):
 
 
 def check_tensors(config, state, folder):
-    """Raises BadInput unless the tensors are those of the config, in bf16, and a tied head is the embedding."""
+    """Raises BadInput unless the tensors fit the config, are bf16, and a tied head equals the embedding."""
     tied, head = config["tie_word_embeddings"], state.get("lm_head.weight")
     wanted = set(tensor_names(config["num_hidden_layers"], tied=False))
     missing = sorted(wanted - set(state) - ({"lm_head.weight"} if tied else set()))
@@ -137,7 +137,7 @@ def exact_inv_freq(config):
 
 
 def use_device(device):
-    """Makes fp32 products those of fp32. Raises BadInput where torch cannot use the device, or they are not."""
+    """Switches TF32 off. Raises BadInput if torch cannot use the device, or its fp32 products are not fp32."""
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.allow_tf32 = False
     torch.set_float32_matmul_precision("highest")

@@ -16,7 +16,7 @@ NEAR_TIE_TEXTS = {
     "tiny-untied": ("The capital of France is", "the ", "Row by column", "1 2 3 4"),
 }
 
-# What a person's own model is asked where no prompt is named: text that goes on in one way.
+# The prompts for a user's own model where none is named: text that has one obvious continuation.
 TEXTS = (
     "The capital of France is",
     "1, 2, 3, 4, 5, 6, 7, 8, 9, 10,",
@@ -29,7 +29,7 @@ SETS = ("strict", "near-tie", "auto")
 
 EXPECTED = "Qwen/Qwen3-0.6B"
 EXPECTED_DATA = checkpoint_format.DATA / "qwen3-0.6b"
-# What of the published config decides the arithmetic.
+# The keys of the published config that decide the arithmetic.
 EXPECTED_KEYS = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads",
                  "head_dim", "vocab_size", "max_position_embeddings", "rms_norm_eps", "hidden_act", "tie_word_embeddings")
 
@@ -116,7 +116,7 @@ def from_texts(texts, steps, tokenizer, folder):
 
 
 def default(name, steps, tokenizer, folder):
-    """The prompts of a model for which none are named: those of Qwen/Qwen3-0.6B are committed with their ids.
+    """The prompts of a model for which none are named; for Qwen/Qwen3-0.6B they are committed with their ids.
     Raises BadInput."""
     if name != EXPECTED:
         return from_texts(TEXTS, steps, tokenizer, folder)

@@ -47,7 +47,7 @@ def measure(position, truth, base, exact, signs):
     """One step of the file from the logits of truth, baseline and baseline with an fp32 head (fp32, [vocab]);
     `decided` is added at the end."""
     top = truth.topk(min(TOP, len(truth)))
-    # topk leaves the order of equals open; the lowest id comes first, as in argmax.
+    # topk does not order equal logits; here the lowest id comes first, as in argmax.
     pairs = list(zip(top.values.tolist(), top.indices.tolist()))
     order = sorted(range(len(pairs)), key=lambda i: (-pairs[i][0], pairs[i][1]))
     ids = top.indices[order]
@@ -80,7 +80,7 @@ def measure(position, truth, base, exact, signs):
 
 
 def check_strict(p, d):
-    """Raises ValueError where a prompt that is called strict has a step that is not."""
+    """Raises ValueError if a strict prompt has a step whose margin is too small."""
     for s in p["steps"]:
         tau = d + hf.bf16_step(s["max_abs"])
         if not s["margin"] > 2 * tau:
@@ -88,8 +88,8 @@ def check_strict(p, d):
 
 
 def judge(prompts):
-    """Computes D, the decided flags, and the sets of the prompts that left theirs open; raises ValueError when a
-    prompt breaks what its set promises."""
+    """Computes D, the decided flags, and the sets of the prompts whose set is "auto"; raises ValueError when a
+    prompt does not meet the condition of its set."""
     every = [(p, s) for p in prompts for s in p["steps"]]
     steps = [s for _, s in every]
     worst, worst_step = max(every, key=lambda found: found[1]["baseline"]["pairwise"])

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Edit here, run there: sends this tree over ssh, builds and runs mkbench on that machine, and fetches the report.
-# The bash of macOS is version 3.2, and its tools lack GNU's options: neither is used here. The machine's part is
-# remote_job.sh.
+# Must run with bash 3.2 and BSD tools (macOS): no newer feature of bash and no option of GNU's tools. remote_job.sh
+# is the part that runs on the other machine.
 # Handlers of signals, and what `timed` is given, look unreachable to shellcheck; words that expand here are meant to.
 # shellcheck disable=SC2012,SC2029,SC2317
 set -uo pipefail
@@ -41,7 +41,7 @@ folder="mkbench-remote/$(basename "$root")"
 before="" watching=0 closing=0 port=""
 variables=() ssh_options=()
 
-# problem CODE MESSAGE: the one line that a failure has.
+# problem CODE MESSAGE: prints the one line of a failure, and returns CODE.
 problem() { say "error: $2"; return "$1"; }
 
 bad_usage() { problem 2 "$1 (scripts/remote.sh --help)"; exit 2; }
@@ -111,8 +111,8 @@ beat_s=$(((patience_s + 3) / 4))
 if [ ! -t 0 ]; then ssh_options+=(-o BatchMode=yes); fi
 ssh_options+=(-o ControlMaster=auto -o "ControlPath=$socket" -o ControlPersist=600 -o ConnectTimeout=15
   -o "ServerAliveInterval=$beat_s" -o ServerAliveCountMax=3 -o LogLevel=ERROR)
-# The kept connection is all that rsync's ssh needs, and with this ProxyCommand all that it has.
-# It is not asked for the host's name, which with the colons of IPv6 rsync would take for something else.
+# rsync's ssh uses the kept connection, and with this ProxyCommand it can make no other. rsync gets the name "there"
+# in place of the host's, because it would misread the colons of an IPv6 address.
 rsync_ssh="ssh -o ControlPath=$socket -o ProxyCommand=false -o LogLevel=ERROR${port:+ -p $port}"
 
 scratch="$(mktemp -d "${TMPDIR:-/tmp}/mkbench-remote.XXXXXX")" || exit 107
@@ -124,7 +124,7 @@ clean_up() {
 }
 trap clean_up EXIT
 
-# Ctrl-C asks mkbench to end, which then writes its report; the second one ends everything there.
+# The first Ctrl-C asks mkbench to end and write its report; the second one ends everything on the other machine.
 on_interrupt() {
   woken=1 interrupts=$((interrupts + 1))
   if [ -z "$job" ] || [ "$interrupts" -gt 2 ]; then
@@ -144,7 +144,7 @@ trap 'on_end 143' TERM
 trap 'on_end 129' HUP
 
 job_text="$(cat "$root/scripts/remote_job.sh")"
-# quoted WORD ...: for the shell there, whichever it is.
+# quoted WORD ...: quotes words for the other machine's shell, whichever it is.
 quoted() {
   local word inside="'\\''"
   for word in "$@"; do printf "'%s' " "${word//\'/$inside}"; done
@@ -155,7 +155,7 @@ there() { ssh "${ssh_options[@]}" "$target" "bash -c $(quoted "$job_text" mkbenc
 
 close_connection() { ssh "${ssh_options[@]}" -O exit "$target" 2> /dev/null; }
 
-# explain CODE FILE WHAT: the problem of a call that ended with that code, by the last line that it said.
+# explain CODE FILE WHAT: reports why a call failed, by its exit code and the last line of its output in FILE.
 explain() {
   local said full
   said="$(tr -d '\r' < "$2" | grep -v '^ *$' | tail -n 1)"
@@ -168,16 +168,16 @@ explain() {
   esac
 }
 
-# list_git OPTION ...: the files that `git ls-files` lists with the options, each ended by a NUL, but deleted ones and
-# repositories inside this one.
+# list_git OPTION ...: the files that `git ls-files` lists with the options, each ended by a NUL, without deleted files
+# and repositories inside this one.
 list_git() {
   git -c safe.directory='*' ls-files -z "$@" | while IFS= read -r -d '' name; do
     if [ -L "$name" ] || [ -f "$name" ]; then printf '%s\0' "$name"; fi
   done
 }
 
-# Every file of git's, and new ones that git does not ignore, each ended by a NUL; of the new ones not those of mkbench's
-# reports, which were made here or fetched before.
+# Every tracked file, and new files that git does not ignore, each ended by a NUL. New files in folders of mkbench's
+# reports are left out: they were made here or fetched before.
 list_files() {
   (
     cd "$root" || exit
@@ -221,18 +221,18 @@ send() {
   list_files > "$scratch/files"
   [ -s "$scratch/files" ] || { problem 107 "git lists no file of $root"; return; }
   prepare || return
-  # By content, and with the machine's own time of day: clocks differ, and a file whose time lies before that of the
-  # last build would not be compiled.
+  # Compares contents, and leaves times to the other machine: clocks differ, and a file whose time lies before the last
+  # build would not be compiled.
   rsync --links --perms --checksum --compress --force --timeout="$((3 * patience_s))" --from0 --files-from=- \
     --rsh="$rsync_ssh" --rsync-path="cd $(quoted "$there_root") && rsync" "$root/" "there:./" \
     < "$scratch/files" > "$scratch/said" 2>&1 || code=$?
   [ "$code" = 0 ] || explain "$(copy_problem "$code")" "$scratch/said" "the files could not be sent to $target"
 }
 
-# copy_problem STATUS: what rsync's exit status means: the connection, or something else.
+# copy_problem STATUS: 102 if rsync's exit status means a broken connection, else 107.
 copy_problem() { case "$1" in 12 | 30 | 35 | 255) echo 102 ;; *) echo 107 ;; esac; }
 
-# Tells the machine, every beat_s seconds, that this script still runs. Descriptor 9 is the script's alone, so that its end closes ssh's stdin.
+# Sends a beat every beat_s seconds. Only the script itself holds descriptor 9, so that ssh's stdin closes with it.
 beat() {
   trap - EXIT
   while sleep "$beat_s" && kill -0 $$; do echo beat 1<> "$scratch/words"; done
@@ -245,8 +245,8 @@ below() {
   case "$here/" in "$root/"*) printf '%s' "${here#"$root"}" ;; esac
 }
 
-# Set-up, build and mkbench, whose output comes through. ssh gets a process group of its own, so that a terminal's
-# Ctrl-C does not end it, and on its stdin what on_interrupt, on_end and beat say.
+# Runs set-up, build and mkbench, and passes their output on. ssh gets a process group of its own, so that a terminal's
+# Ctrl-C does not end it, and on its stdin the words that on_interrupt, on_end and beat write.
 run_there() {
   local code status=255
   rm -f "$scratch/words"
@@ -263,7 +263,7 @@ run_there() {
     woken=0
     wait "$job" 2> /dev/null
     code=$?
-    # 127: it was waited for already, before the signal came that this loop goes on for.
+    # 127: the job was waited for already, before the signal came that made this loop go on.
     [ "$code" = 127 ] || status="$code"
     [ "$woken" = 1 ] || break
   done
@@ -307,7 +307,7 @@ seconds() { printf '%d.%d s' "$(($1 / 1000))" "$(($1 % 1000 / 100))"; }
 # timed COMMAND ...: sets `took_ms`.
 timed() {
   local TIMEFORMAT=%R code
-  # bash tells the time on stderr, which the command keeps for itself on another descriptor.
+  # bash's `time` prints to stderr, so the command gets the real stderr through descriptor 3.
   { time "$@" 2>&3; } 3>&2 2> "$scratch/time"
   code=$?
   took_ms="$(tail -n 1 "$scratch/time" | tr -d '.,')"
@@ -340,7 +340,7 @@ round() {
   return "$status"
 }
 
-# What changes when a file is saved, added or removed.
+# A checksum that changes when a file is saved, added or removed.
 fingerprint() {
   # GNU's stat, then BSD's.
   (
@@ -349,7 +349,7 @@ fingerprint() {
   ) 2> /dev/null | cksum
 }
 
-# inotifywait only ends the pause early: fingerprint decides, also about what came between two calls.
+# inotifywait only ends the pause early: fingerprint decides, and also finds changes between two calls.
 pause() {
   if command -v inotifywait > /dev/null; then
     inotifywait -qq -r -t 2 -e close_write,move,create,delete --exclude '/(\.git|build)(/|$)' "$root" 2> /dev/null ||

@@ -1,18 +1,18 @@
 # shellcheck shell=bash
-# The other machine's part of remote.sh, which gives this text to a bash there: bash -c TEXT mkbench-remote FUNCTION ...
+# The part of remote.sh for the other machine, whose bash gets this text: bash -c TEXT mkbench-remote FUNCTION ...
 # Nothing is installed for it. Its state of a tree is in the tree's folder .mkbench-remote:
 #   files    the files that remote.sh has sent, each ended by a NUL
 #   commit   the commit that they are of, and whether they differ from it (harness/wire/git_info.cmake reads it)
 #   lock     held while a job runs
-#   begun, built, ended    of the last job: the times in ms; cut: it was ended because nobody was there any more
+#   begun, built, ended    of the last job: the times in ms; cut: it was ended because remote.sh had gone
 #   reports  the folders of reports that the last job wrote, as mkbench was told their names, one a line
 #   of-CALL  begun, built, ended and reports of the job that this call of remote.sh started: the next job may overwrite
 #            the files above at once
 
 now_ms() { date +%s%3N; }
 
-# prepare FOLDER COMMIT BYTES: makes the folder, and removes what was sent earlier and is not in the list of files on
-# stdin, which is so many bytes long. Prints the folder's full name.
+# prepare FOLDER COMMIT BYTES: makes the folder, and removes files that were sent earlier and are not in the list on
+# stdin, which is BYTES long. Prints the folder's full name.
 prepare() {
   local folder="$1" commit="$2" bytes="$3" tool name
   for tool in rsync flock; do
@@ -55,8 +55,8 @@ end_job() {
   kill -KILL -- "-$worker"
 } 2> /dev/null
 
-# Does what remote.sh says on descriptor 7, and ends the job when it says nothing any more: the connection has ended, or
-# its other end is gone without a word (a closed laptop).
+# Obeys the words of remote.sh on descriptor 7, and ends the job when none come any more: the connection has ended, or
+# the other end is gone silently (a closed laptop).
 watch_caller() {
   local word status
   while :; do
@@ -77,7 +77,7 @@ watch_caller() {
   done 2> /dev/null
 }
 
-# One job at a time in a folder. The one before may be about to be ended, after its connection broke.
+# One job at a time in a folder. An earlier job may be about to be ended, after its connection broke.
 wait_for_turn() {
   local word status
   flock -n 8 && return
@@ -86,7 +86,7 @@ wait_for_turn() {
     word=""
     IFS= read -r -t 1 -u 7 word
     status=$?
-    # Above 128 the time was over, and nothing was said.
+    # Above 128: the read timed out.
     if [ "$status" -le 128 ] && [ "$status $word" != "0 beat" ]; then exit 106; fi
   done
 }
@@ -114,8 +114,8 @@ disk_is_full() {
     grep -q .
 }
 
-# list_reports ARGUMENT ...: the folders that were written to since the job began: those that the arguments name, and
-# those that mkbench names itself.
+# list_reports ARGUMENT ...: writes the list of report folders that changed since the job began, out of the folders that
+# the arguments name and mkbench's default ones.
 list_reports() {
   local argument previous="" folder folders=("${MKBENCH_OUT:-}" mkbench-report-*)
   for argument in "$@"; do
@@ -139,7 +139,7 @@ write_results() {
 }
 
 # job FOLDER SUBFOLDER PATIENCE_S CALL BEFORE N VARIABLE*N ARGUMENT ...: runs BEFORE, then scripts/run.sh with the arguments,
-# in the subfolder. Exit code: 102 nobody was there any more, 103 the disk is full, 104 no build, else that of mkbench.
+# in the subfolder. Exit code: 102 remote.sh had gone, 103 the disk is full, 104 no build, else mkbench's.
 job() {
   root="$1" patience_s="$3" state="$1/.mkbench-remote" mark="JOB_OF_MKBENCH_REMOTE=$$-$(date +%s%N)"
   local below="$2" call="$4" before="$5" variables="$6" watcher status
@@ -153,7 +153,7 @@ job() {
     variables=$((variables - 1))
   done
   mkdir -p "$root/$below" && cd "$root/$below" && now_ms > "$state/begun" || return 107
-  # With job control each of the two is a process group of its own, and Ctrl-C is not ignored in it.
+  # With job control both background jobs are process groups of their own that do not ignore SIGINT.
   set -m
   work "$before" "$@" < /dev/null 7<&- 8>&- &
   worker=$!
@@ -174,7 +174,7 @@ job() {
   return "$status"
 }
 
-# results FOLDER CALL: what the job of that call left, a line each, once.
+# results FOLDER CALL: prints the results of that call's job, a line each, and removes them.
 results() {
   cd "$1/.mkbench-remote" || return 107
   cat "of-$2" && rm -f "of-$2"

@@ -50,7 +50,7 @@ def refuse_incomplete(program: str, paths: list, error: Exception) -> int:
 
 
 def finite(value):
-    """The number, or None; anything else is no number that a report holds."""
+    """The number, or None; raises ValueError for anything else, which a report does not hold."""
     if value is not None and (isinstance(value, bool) or not math.isfinite(value)):
         raise ValueError(f"a number of {value!r}")
     return value
@@ -61,7 +61,7 @@ def ends(interval) -> tuple:
 
 
 def gpu_of(report: dict) -> dict:
-    """The facts of its card; empty without one."""
+    """The facts of the report's card; empty without one."""
     return report["env"].get("gpu") or {}
 
 
@@ -115,7 +115,7 @@ def rate_ends(engine: dict) -> tuple:
 
 
 def comparison_of(case: dict, engine: dict):
-    """With the fastest baseline that has times, as the terminal's table has it."""
+    """The comparison with the fastest baseline that has times, as in the terminal's table."""
     times = {e["name"]: finite(e["ms_per_tok"]["mean"]) or math.inf for e in timed(case) if e["role"] == "baseline"}
     own = [c for c in case["comparisons"]
            if c["candidate"] == engine["name"] and c["baseline"] in times and c["speedup"] is not None]

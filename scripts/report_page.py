@@ -25,7 +25,7 @@ PARTS = pathlib.Path(__file__).resolve().parent / "page"
 
 
 class BadScript(Exception):
-    """The page's scripts could not be had; the message says why."""
+    """The page's scripts could not be made; the message says why."""
 
 
 def cache_folder() -> pathlib.Path:
@@ -33,7 +33,7 @@ def cache_folder() -> pathlib.Path:
 
 
 def vega() -> str:
-    """Vega, Vega-Lite and vega-embed as one script. To pack them takes 2 s, so the cache keeps it for each version."""
+    """Vega, Vega-Lite and vega-embed as one script. Packing takes 2 s, so the cache keeps a script for each version."""
     import importlib.metadata
 
     kept = None
@@ -58,7 +58,7 @@ def vega() -> str:
 
 
 def source_of(script: str) -> str:
-    """A script as a policy names it."""
+    """The name of a script in a content security policy: its hash."""
     return "'sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() + "'"
 
 
@@ -77,7 +77,7 @@ def template(name: str = "report.html.j2"):
 
 
 def render(draw, page: page_tables.Page, scripts: list, **values) -> str:
-    """A template with its values, and with what every page of charts has."""
+    """Fills a template with its values, and with the parts that every page of charts has."""
     return draw.render(
         style=(PARTS / "report.css").read_text(encoding="utf-8"), scripts=scripts,
         script_sources=" ".join(source_of(script) for script in scripts), legend=page.palette.legend(),
@@ -85,7 +85,7 @@ def render(draw, page: page_tables.Page, scripts: list, **values) -> str:
 
 
 def fill(draw, reports: list, names: list, scripts: list) -> str:
-    """The page of reports. Raises one of INCOMPLETE where a report lacks something or holds what it cannot."""
+    """The page of reports. Raises one of INCOMPLETE if a report lacks a value or has one that no report may have."""
     import jinja2
 
     page = page_tables.Page()

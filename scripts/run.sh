@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Sets up what is missing, builds mkbench and runs it: scripts/run.sh --compare eager
-# Set-up talks on stderr; stdout is mkbench's alone.
+# Set-up writes to stderr; only mkbench writes to stdout.
 set -euo pipefail
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)"
 
-# Somebody who asks for the CPU need not have a GPU, or a driver, that fits.
+# With --device cpu neither the GPU nor the driver has to fit.
 device="${MKBENCH_DEVICE:-auto}" previous=""
 for argument in "$@"; do
   case "$previous=$argument" in
@@ -18,6 +18,6 @@ build="$root/build/${MKBENCH_PRESET:-release}"
 . "$build/setup.env"
 # For remote.sh: when the build was done.
 [ -z "${MKBENCH_BUILT_FILE:-}" ] || date +%s%3N > "$MKBENCH_BUILT_FILE"
-# Set-up's own variables are no flags of mkbench.
+# Variables of set-up, which mkbench does not read.
 unset MKBENCH_PRESET MKBENCH_CUDA MKBENCH_CUDA_ARCHITECTURES MKBENCH_USE_PYPI_CUDA MKBENCH_JOBS MKBENCH_BUILT_FILE
 exec "$build/harness/mkbench" "$@"

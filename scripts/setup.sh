@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes everything that mkbench needs, and builds it. Does nothing that is already done, needs no network
-# then, and asks no question. run.sh and test.sh call it; by hand: scripts/setup.sh --help.
+# Makes everything that mkbench needs, and builds it. Steps that are done are skipped; if all are, no network
+# is needed. Asks no question. run.sh and test.sh call it; by hand: scripts/setup.sh --help.
 set -euo pipefail
 
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)"
@@ -51,7 +51,7 @@ build="$root/build/$preset"
 requirements="$root/scripts/requirements"
 started=$SECONDS
 
-# Room for the environment, where it will lie (the folder itself may not exist yet).
+# Stops if the disk has no room for the environment (the folder itself may not exist yet).
 check_disk() {  # FOLDER
   local at="$1" free_gb needed_gb
   needed_gb="$(lane_rows | awk -v lane="$lane" '$1 == lane { print $5 }')"
@@ -161,7 +161,7 @@ configure() {
 
 [ "$(uname -s)-$(uname -m)" = Linux-x86_64 ] || die "mkbench runs on Linux x86-64; this is $(uname -sm)"
 find_offline
-# Without a request the lane is that of the offline packages, also on a machine without a GPU.
+# Without --cuda or MKBENCH_CUDA the lane is the offline packages' lane, also on a machine without a GPU.
 if [ -n "$offline" ]; then MKBENCH_CUDA="${MKBENCH_CUDA:-$(offline_fact cuda)}"; fi
 find_missing_packages
 if [ "$plan" = 1 ]; then

@@ -3,7 +3,7 @@
   source_hash.py              both, a line each: its name, then 64 hex digits
   source_hash.py speed        one of them, the digits alone
 
-`speed` covers what is timed and what times it, `judgement` covers what is right and who judges it, so that a
+`speed` covers the code that is timed and the clock, `judgement` covers the references and the judge, so that a
 change to the judge leaves measured times fresh, and a change to the clock leaves verdicts fresh. A hash is the
 sha256 over path, size and content of its files (git's, and new ones that git does not ignore). Reports,
 documentation and scripts may change without making evidence stale, and so may comments and blanks of C++ and

@@ -8,11 +8,11 @@ import sqlite3
 
 
 class BadStore(sqlite3.DatabaseError):
-    """A file that is SQLite, and not the store that was asked for."""
+    """An SQLite file that is not the store that was asked for."""
 
 
 def opened(path: pathlib.Path, version: int, tables: dict, what: str) -> sqlite3.Connection:
-    """A store with these tables (name -> columns), made where there is none. Raises sqlite3.Error."""
+    """A store with these tables (name -> columns), made if the file is new. Raises sqlite3.Error."""
     base = sqlite3.connect(path, timeout=30)
     base.row_factory = sqlite3.Row
     found = base.execute("PRAGMA user_version").fetchone()[0]
@@ -46,7 +46,7 @@ def insert(base: sqlite3.Connection, table: str, rows: list, verb: str = "INSERT
 
 
 def add_columns(base: sqlite3.Connection, table: str, rows: list) -> None:
-    """Columns for what rows of a later mkbench have more; older rows have NULL there."""
+    """Adds columns for fields that only rows of a later mkbench have; older rows have NULL there."""
     known = columns_of(base, table)
     for name, value in (item for row in rows for item in row.items()):
         if name not in known:

@@ -28,7 +28,7 @@ import numpy as np
 import checkpoint_format
 import shape_table
 
-# references/synthetic_weights.cpp has the meaning of each constant, under the same name, and the reasons.
+# references/synthetic_rows.cpp has the meaning of each constant, under the same name, and the reasons.
 CODE, SLOT_A, CODE_HIDDEN = 480, 1, 1024
 UNIT, CONST = 1.0 / 32, 8.0
 SIGMA_ATTENTION, SIGMA_MLP, SIGMA_EMBED = 0.08, 0.06, 0.125
@@ -43,7 +43,7 @@ CHUNK_ELEMENTS = 1 << 21
 POOL = concurrent.futures.ThreadPoolExecutor(os.cpu_count())  # numpy computes outside of Python's lock
 LFSR_TAPS = {11: 0x500, 17: 0x10004}
 MOST_STATE_BITS = max(LFSR_TAPS)
-LAYERS = 28  # of the layer numbers in LAGS
+LAYERS = 28  # number of layers of the model to which the layer numbers in LAGS belong
 
 LAGS = {
     "none": {},

@@ -36,9 +36,9 @@ import synthetic_checkpoint as synthetic
 SHAPE = shape_table.ROWS["qwen3-tts-talker"]
 SECTIONS = [24, 20, 20]
 NAMES = {"model.embed_tokens.weight": "talker.model.codec_embedding.weight", "lm_head.weight": "talker.codec_head.weight"}
-# Largest error of logits and of hidden vectors. Engines in fp32: relative to the truth; 2e-6 was seen. Others: in errors
-# of HF's bf16. On a CPU, with 4 and with 28 layers, eager was at 0.98 to 1.14 and host-twin at 0.03 to 0.19; the limit of
-# engines that accumulate in fp32 is that of their class in parity.
+# Largest error of logits and of hidden vectors. Engines in fp32: relative to the truth; 2e-6 was seen. Others: over the
+# error of HF's bf16. On a CPU, with 4 and with 28 layers, eager was at 0.98 to 1.14 and host-twin at 0.03 to 0.19;
+# engines that accumulate in fp32 have the limit of their class in parity.
 FP32_ENGINES, FP32_LIMIT = ("oracle", "truth"), 1e-4
 EAGER_LIMIT, ACCUMULATE_LIMIT = 1.5, 0.35
 ON_CPU, ON_CUDA = ("oracle", "truth", "eager", "host-twin"), ("eager", "plain")
@@ -67,8 +67,8 @@ def random_state(shape, seed=1):
 
 
 def write_folder(folder, shape, state, names=None, theta=None):
-    """A folder of Qwen3-TTS with these tensors. `names` and `theta` stand for NAMES and the shape's theta where a test
-    plants wrong ones."""
+    """A folder of Qwen3-TTS with these tensors. `names` and `theta` replace NAMES and the shape's theta in tests that
+    plant wrong ones."""
     names = names or NAMES
     tensors = {names.get(name, f"talker.{name}"): tensor.contiguous() for name, tensor in state.items()}
     folder.mkdir(exist_ok=True)
@@ -166,7 +166,7 @@ def failures(engine, run, truth, baseline):
             found.append(f"{name}: error {error:.3g}, at most {limit:.3g}")
     top = truth.logits.topk(2, dim=1)
     margins = top.values[:, 0] - top.values[:, 1]
-    # Decided steps: no error of HF's bf16 between two of the top ids reaches their margin.
+    # Decided steps: the margin is over twice HF's bf16 error in a difference of two top logits.
     decided = margins > 2 * qwen3_hf.pairwise_error(truth.logits, baseline.logits).max()
     wrong = (run.logits.argmax(dim=1) != top.indices[:, 0]) & decided
     if wrong.any():
@@ -183,7 +183,7 @@ class Case:
     vectors: torch.Tensor
     truth: Run
     baseline: Run
-    ids: torch.Tensor = None  # of which `vectors` are the embedding's rows; None for vectors that are no rows
+    ids: torch.Tensor = None  # whose rows of the embedding are `vectors`; None for other vectors
     continued: list = dataclasses.field(default_factory=list)  # the closed form's ids after the last steps
 
     def entries(self):
@@ -204,7 +204,7 @@ def make_case(layers, weights, steps):
         state = random_state(shape)
         embedding = state["model.embed_tokens.weight"].float()
         order = torch.randint(shape.vocab, (2, steps), generator=torch.Generator().manual_seed(7))
-        # Two rows added, as the talker adds those of codes and text: no row of the embedding.
+        # Sums of two rows, as the talker adds rows of codes and text: not rows of the embedding.
         vectors = (embedding[order[0]] + 0.5 * embedding[order[1]]).to(torch.bfloat16).float()
     else:
         state = synthetic.build(weights, shape)

@@ -1,5 +1,5 @@
-"""What scripts/host.py serves of a decoder as references/decoder.py describes it. harness/plugin/engine.cpp does the
-same for a library: who is asked, ids are checked, and what a decoder lacks is made up for by prefilling again.
+"""Adapts a decoder (references/decoder.py) to scripts/host.py, as harness/plugin/engine.cpp adapts a library: checks
+ids and abilities, and prefills again in place of calls that the decoder lacks.
 """
 
 import ctypes
@@ -18,7 +18,7 @@ FLUSH_PASSES = 2
 
 
 class DecoderFile:
-    """A file with a Decoder, as host.py wants a file with make_engine()."""
+    """A file with a Decoder, with make_engine() and the other functions that host.py calls."""
 
     def __init__(self, path: str, decoder):
         self.path, self.decoder = path, decoder
@@ -32,7 +32,7 @@ class DecoderFile:
             torch.cuda.synchronize()
 
     def flush_l2(self, gpu: int) -> None:
-        """Reads a buffer and writes none: leaves no line in L2 that is still to be written to memory."""
+        """Reads a buffer and writes none, so that L2 holds no dirty lines afterwards."""
         if gpu not in self.flushed:
             int64s = 2 * torch.cuda.get_device_properties(gpu).L2_cache_size // 8
             self.flushed[gpu] = torch.zeros(int64s, dtype=torch.int64, device=f"cuda:{gpu}")
@@ -71,7 +71,7 @@ class TorchEngine:
             shown = f"{self.device} {torch.cuda.get_device_name(self.device)}"
             self.events = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
         self.consumed = []  # ids whose KV rows are written
-        self.pending = None  # the next input by order of mkbench
+        self.pending = None  # the next input that mkbench has asked for
         self.own_pending = None  # the next input that the decoder assumes
         self.event_ms, self.decodes = 0.0, 0
         decoder.open(folder, self.device, self.max_context)
@@ -159,7 +159,7 @@ class TorchEngine:
         return ids
 
     def agreed(self) -> bool:
-        """Whether the pending id is the decoder's next input, after it was told where it can be told."""
+        """Tells the decoder the pending id if it has set_pending(); returns whether that id is its next input."""
         if self.pending != self.own_pending and self.sets:
             self.decoder.set_pending(self.pending)
             self.own_pending = self.pending

@@ -18,7 +18,7 @@ def card_problem(gpu=0):
     if not torch.version.cuda:
         return f"Torch not compiled with CUDA enabled: torch {torch.__version__} is a wheel for the CPU"
     try:
-        torch.cuda.init()  # says why, where is_available() only says no
+        torch.cuda.init()  # raises with the reason; is_available() only returns False
         if not torch.cuda.is_available():
             return "torch.cuda.is_available() is False"
         if gpu >= torch.cuda.device_count():

@@ -40,8 +40,8 @@ TOLD = {"environment": "what this machine has", "check": "what torch sees of the
         "train": "50 steps on the card, then on the CPU"}
 KNOWN_ERRORS = source_hash.ROOT / "harness" / "report" / "known_errors.json"
 UNFIT = 6  # the exit code ENV_UNFIT (harness/report/verdict.h)
-STEPS, WARM_UP, SEED = 50, 5, 1  # the rate is that of the steps after the warm-up
-# The CPU makes the same steps, and fewer of them where it is slow.
+STEPS, WARM_UP, SEED = 50, 5, 1  # the rate counts the steps after the warm-up
+# The CPU runs the same steps, and fewer of them if it is slow.
 CPU_SECONDS, CPU_LEAST = 60, 10
 PACKAGES = ("torch", "transformers", "safetensors", "numpy", "triton", "bitsandbytes", "nvidia-cuda-runtime",
             "nvidia-cuda-runtime-cu12", "nvidia-cublas", "nvidia-cublas-cu12", "nvidia-cudnn-cu13", "nvidia-cudnn-cu12")
@@ -65,7 +65,7 @@ def now():
 
 
 def git_commit():
-    """The commit of this tree, with a + where tracked files differ from it; of a copy without git, GITHUB_SHA's."""
+    """The commit of this tree, with a + if tracked files differ from it; GITHUB_SHA for a copy without git."""
     try:
         git = ["git", "-c", "safe.directory=*", "-C", str(source_hash.ROOT)]
         commit = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout.strip()
@@ -76,7 +76,7 @@ def git_commit():
 
 
 def cpu_name():
-    """As the kernel calls it."""
+    """The CPU's name in /proc/cpuinfo."""
     lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
     return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())
 
@@ -104,7 +104,7 @@ def show_environment(args):
     if args.mkbench:
         done = subprocess.run([args.mkbench, "doctor", "--gpu", str(args.gpu)], stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, text=True, check=False)
-        # These files are shown to others: they name no folder of a Python, nor the one that doctor was called in.
+        # These files are shown to others, so Python's folder and the current one are removed from them.
         said = re.sub(r"/\S*/bin/(python)", r"\1", done.stdout).replace(f" in {os.getcwd()}\n", " in .\n")
         print(f"\n== mkbench doctor\n{said}exit code {done.returncode}", flush=True)
     return 0
@@ -168,7 +168,7 @@ def timed_steps(steps, where, limit_s=None):
 
 
 def go_on_while_watched(steps, uuid, before, path):
-    """Trains on until nvidia-smi has answered, and writes its answer with the steps that it fell between."""
+    """Trains on until nvidia-smi has answered, and writes its answer with the steps before and after it."""
     first = last = 0
     with ThreadPoolExecutor(1) as pool:
         begun, answer = now(), None
@@ -222,7 +222,7 @@ def train(args):
 
 
 def value_of(text, key):
-    """What stands behind `key: ` in the first line that begins so; empty where none does."""
+    """The text after `key: ` in the first line that begins with it; empty if no line does."""
     found = re.search(rf"^{re.escape(key)}: (.*)", text, re.MULTILINE)
     return found[1] if found else ""
 
@@ -253,7 +253,7 @@ def training_box(cuda):
 
 def same_result_box(cuda, cpu):
     if not cuda or not cpu:
-        return False, "the log has not both"
+        return False, "the log lacks the steps of the card or of the CPU"
     last = min(len(cuda), len(cpu)) - 1
     return abs(cuda[0][0] - cpu[0][0]) <= SAME_LOSS, (
         f"loss of step 1: {cuda[0][0]:.4f} on the card, {cpu[0][0]:.4f} on the CPU; of step {last + 1}: "
@@ -304,7 +304,7 @@ def boxes_of(texts):
 
 
 def known_error(*texts):
-    """The row of the table of known errors for the first text that one fits; its rule is that of find_known_error()."""
+    """The first known error of the table in the first text that has one, by the rule of find_known_error()."""
     rows = json.loads(KNOWN_ERRORS.read_text(encoding="utf-8"))
     return next((row for text in texts for row in rows for part in row["parts"]
                  if re.search(rf"(?<![a-z0-9]){re.escape(part)}", text, re.IGNORECASE)), None)
@@ -339,7 +339,7 @@ def judge(texts):
 
 
 def run_part(part, args):
-    """A part in a process of its own. What it could not write because it was ended becomes the last line of its file."""
+    """Runs a part in its own process. If it fails without a line `problem: ...`, its file gets one about its end."""
     if not args.quiet:
         print(f"mkbench: evidence: {TOLD[part]}", file=sys.stderr, flush=True)
     command = [sys.executable, __file__, part, str(args.folder), "--gpu", str(args.gpu), "--seconds", str(args.seconds)]

@@ -5,8 +5,8 @@
 
 Only candidates whose parity is PASS against a committed reference are taken. A value is never raised without --reason,
 which then stands in the entry; a lower value replaces a higher one. A report of `mkbench parity` also gives the hash of
-the logits of two short prompts, and other bits than the committed ones need a reason too. Exit code 2 for a report that
-gives no value.
+the logits of two short prompts; a hash that differs from the committed one needs a reason too. Exit code 2 for a report
+that gives no value.
 """
 import argparse
 import json

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the wheel that docs/install.md installs: scripts/wheel.sh [FOLDER]   (default: build/wheels)
-# Set-up and its environment variables are those of scripts/setup.sh, but for MKBENCH_CUDA_ARCHITECTURES, which is "all"
-# where it is not given: a wheel is for other machines.
+# Takes the environment variables of scripts/setup.sh; the default of MKBENCH_CUDA_ARCHITECTURES is "all" here, because
+# a wheel is for other machines.
 set -euo pipefail
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)"
 case "${1:-}" in

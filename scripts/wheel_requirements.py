@@ -1,6 +1,6 @@
-"""What the wheel depends on, for scikit-build-core (pyproject.toml): the torch that it was built with, exactly, because
-libtorch promises no ABI, and of scripts/requirements/python.txt what is imported at run time, from the tested version
-on."""
+"""What the wheel depends on, for scikit-build-core (pyproject.toml): exactly the torch that it was built with, because
+libtorch promises no ABI, and the packages of scripts/requirements/python.txt that are imported at run time, from the
+tested version on."""
 
 import pathlib
 import re

@@ -6,7 +6,7 @@ import tempfile
 
 
 def put(path: pathlib.Path, text: str) -> None:
-    """Writes `text` in the place of what is there, if anything."""
+    """Writes a file with `text`, in place of an older one."""
     with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, prefix=f".{path.name}", delete=False) as file:
         try:
             file.write(text)

@@ -14,7 +14,7 @@ std::optional<std::vector<float>> floats_from_base64(std::string_view text) {
   const size_t end = std::min(text.find('='), text.size());
   if (text.size() - end > 2 || text.find_first_not_of('=', end) != text.npos) return std::nullopt;
   std::vector<uint8_t> raw(text.size() / 4 * 3);
-  // It counts padding as bytes of 0.
+  // EVP_DecodeBlock decodes padding to bytes of 0.
   const int decoded =
       EVP_DecodeBlock(raw.data(), reinterpret_cast<const unsigned char*>(text.data()),
                       static_cast<int>(text.size()));

@@ -7,7 +7,7 @@
 
 namespace mkbench {
 
-// The values; empty where the text is not base64 with padding, or does not hold whole values.
+// The values; nullopt if the text is not base64 with padding, or ends inside a value.
 std::optional<std::vector<float>> floats_from_base64(std::string_view text);
 
 }  // namespace mkbench

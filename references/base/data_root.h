@@ -1,5 +1,5 @@
-// Where the running program finds what it reads and starts: the one place that tells an installed
-// program from one in a build folder.
+// Paths of what the running program reads and starts. Only this file tells an installed program
+// from one in a build folder.
 #pragma once
 
 #include <filesystem>
@@ -14,19 +14,19 @@ std::filesystem::path program_folder();
 bool is_installed();
 
 // The folder of everything that is read at run time: scripts/, references/, reports/ and the examples
-// of tests/, each by its path in the source tree. It is program_folder() of an installed program, else
-// the source tree of the build.
+// of tests/, each by its path in the source tree. An installed program has all of it in
+// program_folder(), any other in the source tree of its build.
 std::filesystem::path data_root();
 
-// The Python that mkbench was set up with: of an installed program the one that MKBENCH_OWN_PYTHON
-// names, as the wheel's console script does; else the build's.
+// The Python that mkbench was set up with. An installed program takes MKBENCH_OWN_PYTHON, which the
+// wheel's console script sets; the default is the build's Python.
 std::string own_python();
 
 // The Python that runs programs of scripts/: MKBENCH_PYTHON of the environment, else own_python().
 std::string python_of_scripts();
 
-// Advice as it is shown here: where it names a program of scripts/ an installation adds that it is one
-// of a clone.
+// Advice as the user sees it: in an installed program, advice that names a program of scripts/
+// begins with "in a clone of mkbench: ".
 std::string advice_here(const std::string& advice);
 
 }  // namespace mkbench

@@ -14,8 +14,8 @@ enum class ErrorKind {
   kEnvUnfit,           // memory, toolkit, driver: the machine cannot run this
   kUnsupportedDevice,  // no usable GPU, or no code in this binary for the GPU
   kCuda,               // a CUDA call failed
-  kHang,               // a bounded wait ran out, or a call stood still
-  kTimeout,            // a call moved, but not to its end in the time that it had
+  kHang,               // a bounded wait timed out, or a call made no progress
+  kTimeout,            // a call made progress, but did not end in its time
   kIntegrity,          // protected data has changed: a checksum, a guard, poison
   kRuntime,            // anything else
   kNotBuilt,           // an optional engine cannot be built on this machine, and is skipped

@@ -26,14 +26,14 @@ constexpr CgroupFiles kVersion1 = {"memory.limit_in_bytes", "memory.usage_in_byt
                                    "total_active_file", "total_inactive_file"};
 constexpr CgroupFiles kVersion2 = {"memory.max", "memory.current", "active_file", "inactive_file"};
 
-// The number at the start of a file; nothing for "max" or a file that is not there.
+// The number at the start of a file; nullopt for "max" or a missing file.
 std::optional<uint64_t> read_number(const fs::path& path) {
   std::ifstream in(path);
   uint64_t value = 0;
   return in >> value ? std::optional(value) : std::nullopt;
 }
 
-// The value in a line "key value" or "key: value"; nothing where no line has it.
+// The value in a line "key value" or "key: value"; nullopt if no line has the key.
 std::optional<uint64_t> read_field(const fs::path& path, const std::string& key) {
   std::ifstream in(path);
   for (std::string line; std::getline(in, line);) {
@@ -68,7 +68,7 @@ uint64_t megabytes(uint64_t bytes) { return bytes / 1'000'000; }
 }  // namespace
 
 // A group's limit holds for all groups below it, so every folder up to the mount is named. A
-// container may see its own group as the mount's root though its name is a longer one.
+// container may see its own group as the mount's root although /proc names a longer path.
 std::vector<CgroupFolder> cgroup_folders(const fs::path& root, std::string_view controller) {
   std::vector<CgroupFolder> folders;
   // Lines of /proc/self/cgroup are "4:cpu,memory:/group" in version 1 and "0::/group" in version 2.

@@ -15,13 +15,13 @@ struct FreeMemory {
   uint64_t total = 0;  // the smallest of MemTotal and the groups' limits; 0 where that is not known
 };
 
-// A folder of a control group above this process.
+// The folder of a control group to which this process belongs, directly or through subgroups.
 struct CgroupFolder {
   std::filesystem::path path;
   bool version2 = false;
 };
 // The folders, below `root`, of every group above this process that can limit `controller` ("cpu",
-// "memory"): its own group first, then those around it.
+// "memory"): its own group first, then the enclosing groups.
 std::vector<CgroupFolder> cgroup_folders(const std::filesystem::path& root,
                                          std::string_view controller);
 

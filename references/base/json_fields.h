@@ -136,7 +136,7 @@ json write(const T& v) {
 
 [[noreturn]] inline void refuse(const std::string& path, const std::string& found,
                                 std::string_view wanted) {
-  // Names and values are of a file that anybody may have written.
+  // Names and values come from an untrusted file.
   constexpr size_t kLongest = 1000;
   throw Error(ErrorKind::kBadInput,
               one_line(fmt::format("{}: found {}, wanted {}", path, found, wanted), kLongest));
@@ -144,10 +144,10 @@ json write(const T& v) {
 
 inline std::string shown(const json& j) {
   const std::string text = j.dump(-1, ' ', false, json::error_handler_t::replace);
-  return one_line(text, text.size() <= 60 ? 60 : 57);  // JSON has U+007F to U+009F as they are
+  return one_line(text, text.size() <= 60 ? 60 : 57);  // dump() leaves U+007F to U+009F unescaped
 }
 
-// What a field that the JSON does not have becomes: an error, or its default.
+// Whether a field that the JSON lacks is an error or keeps its default.
 enum class Absent { kRefused, kDefault };
 
 template <typename T>

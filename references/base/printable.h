@@ -12,7 +12,7 @@ namespace mkbench {
 // \n, \t, \r or \x1b, and other invisible or unassigned characters \u{202e}.
 std::string printable(std::string_view bytes);
 
-// The bytes of which printable() makes `text`; nothing where there are none.
+// The bytes for which printable() returns `text`; nullopt if there are none.
 std::optional<std::string> bytes_of_printable(std::string_view text);
 
 }  // namespace mkbench

@@ -39,7 +39,7 @@ class RegularFile {
 // All bytes of an open file from its first one on, as far as they can be read; its position stays.
 std::string read_all(int fd);
 
-// False for a path that cannot be looked at, too.
+// Returns false also if the path cannot be examined.
 inline bool is_folder(const std::filesystem::path& path) {
   std::error_code ignored;
   return std::filesystem::is_directory(path, ignored);

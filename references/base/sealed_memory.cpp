@@ -34,7 +34,7 @@ SealedMemory::SealedMemory(const std::string& name, size_t bytes) : name_(name),
       error = errno;
       if (mapped != MAP_FAILED) {
         mapped_ = static_cast<std::byte*>(mapped);
-        // The mapping of a child that another thread forks would stand in the way of the seal.
+        // Otherwise a child that another thread forks would keep a mapping, and sealing would fail.
         madvise(mapped, bytes, MADV_DONTFORK);
         return;
       }

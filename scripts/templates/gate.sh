@@ -24,7 +24,7 @@ get_mkbench() {
   [ -n "$url" ] ||
     die "there is no mkbench: put it on PATH, or set MKBENCH to the program or GATE_MKBENCH_URL to its git address"
   [ -d .mkbench ] || git clone --quiet "$url" .mkbench
-  # A clone that was kept does not know the newer commits yet.
+  # A clone from an earlier call lacks newer commits.
   git -C .mkbench fetch --quiet "$url" "+refs/heads/*:refs/remotes/origin/*"
   git -C .mkbench checkout --quiet --detach "origin/$ref" 2> /dev/null ||
     git -C .mkbench checkout --quiet --detach "$ref" || die "GATE_MKBENCH_REF: $url has no commit $ref"

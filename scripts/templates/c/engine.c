@@ -1,12 +1,12 @@
 /* A decoder of your own behind mkbench's C interface (engine_abi.h).
  *
- * The frame is whole: it checks the model, finds the weights, and keeps position and pending id.
+ * The frame is complete: it checks the model, finds the weights, and keeps position and pending id.
  * What is missing is your kernel, in the two functions between "Your kernel begins" and "ends".
  * Until then each of them fails with its own name and line, and mkbench's verdict is RUNTIME_ERROR.
  *
  * mkbench calls one engine from one thread; several engines may be open at a time, so state belongs
- * into struct mkbench_engine. Nothing may go on after a call has returned, and no C++ exception may
- * leave one. What you print goes to mkbench's stderr. */
+ * in struct mkbench_engine. No work may go on after a call has returned, and no C++ exception may
+ * leave a call. What you print goes to mkbench's stderr. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,7 +51,7 @@ static int32_t fail(mkbench_engine* e, const char* what) {
 
 /* ---- Your kernel begins -------------------------------------------------------------------- */
 
-/* Goes with its last use. */
+/* Delete this function with its last use. */
 static int32_t not_written(mkbench_engine* e, const char* what, int line) {
   snprintf(e->error, sizeof e->error, "%s is not written yet: %s:%d", what, __FILE__, line);
   return MKBENCH_FAILED;
@@ -59,7 +59,7 @@ static int32_t not_written(mkbench_engine* e, const char* what, int line) {
 
 /* 1 of 2. Writes the KV rows of ids[0] .. ids[n - 1], n >= 1, at position .. position + n - 1 of
  * keys and values. There is room for them, and every id is in [0, vocab). No output: the frame sets
- * the id behind them as pending. A step of one id at a time is right, only slow. */
+ * the id after them as pending. One id at a time is correct, but slow. */
 static int32_t prefill_rows(mkbench_engine* e, const int32_t* ids, int32_t n) {
   (void)ids;
   (void)n;
@@ -72,7 +72,7 @@ static int32_t prefill_rows(mkbench_engine* e, const int32_t* ids, int32_t n) {
  *     step t takes forced[t], and still emits the model's own choice.
  *   ids: [n], to be filled. It holds -1: an id that is still -1 counts as not generated.
  *   logits: NULL when the clock runs. Else [n, vocab], to be filled; NaN beforehand.
- * ids and logits have no room beyond that: a write behind them ends in the verdict INTEGRITY. The
+ * ids and logits have no room beyond that: a write past their end gives the verdict INTEGRITY. The
  * clock runs from this call until it has returned. */
 static int32_t decode_steps(mkbench_engine* e, int32_t n, const int32_t* forced, int32_t* ids,
                             float* logits) {

@@ -1,12 +1,12 @@
 // A CUDA decoder of your own behind mkbench's C interface (engine_abi.h).
 //
-// The frame is whole: it checks the model, finds the weights on the device, and keeps position, KV
+// The frame is complete: it checks the model, finds the weights on the device, keeps position, KV
 // cache and pending id. What is missing is your kernel, in the two functions between "Your kernel
 // begins" and "ends". Until then each of them fails with its own name and line, and mkbench's
 // verdict is RUNTIME_ERROR.
 //
 // mkbench calls one engine from one thread, on which the card of open() is current; several engines
-// may be open at a time, so state belongs into struct mkbench_engine. No C++ exception may leave a
+// may be open at a time, so state belongs in struct mkbench_engine. No C++ exception may leave a
 // function of the table, and nothing may run on the card once a call is over: decode() may return
 // before the device is done, and mkbench waits for it. What you print goes to mkbench's stderr.
 // The frame copies on the default stream: order kernels on a stream of your own behind it.
@@ -75,7 +75,7 @@ int32_t fail(mkbench_engine* e, const std::string& what) {
 
 // ---- Your kernel begins -------------------------------------------------------------------------
 
-// Goes with its last use.
+// Delete this function with its last use.
 int32_t not_written(mkbench_engine* e, const char* what, int line) {
   return fail(e,
               std::string(what) + " is not written yet: " + __FILE__ + ":" + std::to_string(line));
@@ -83,8 +83,7 @@ int32_t not_written(mkbench_engine* e, const char* what, int line) {
 
 // 1 of 2. Writes the KV rows of ids[0] .. ids[n - 1], n >= 1, device memory, at position ..
 // position + n - 1 of keys and values. There is room for them, and every id is in [0, vocab). No
-// output: the frame sets the id behind them as pending. A step of one id at a time is right, only
-// slow.
+// output: the frame sets the id after them as pending. One id at a time is correct, but slow.
 int32_t prefill_rows(mkbench_engine* e, const int32_t* ids, int32_t n) {
   (void)ids;
   (void)n;
@@ -99,7 +98,7 @@ int32_t prefill_rows(mkbench_engine* e, const int32_t* ids, int32_t n) {
 //   ids: device [n], to be filled. It holds -1: an id that is still -1 counts as not generated.
 //   logits: null when the clock runs. Else fp32, device [n, vocab], to be filled; NaN beforehand.
 // The last id must be left in *e->pending as well. ids and logits have no room beyond that: a write
-// behind them ends in INTEGRITY. The clock runs from this call until the device is done.
+// past their end gives INTEGRITY. The clock runs from this call until the device is done.
 int32_t decode_steps(mkbench_engine* e, int32_t n, const int32_t* forced, int32_t* ids,
                      float* logits) {
   (void)n;

@@ -1,11 +1,11 @@
 """A decoder of your own in Python, on torch tensors: Triton, CuTe DSL, a PyTorch extension, or plain torch.
 
-The frame is whole: it checks the model, loads the weights, and keeps position and pending id. What is missing is your
+The frame is complete: it checks the model, loads the weights, keeps position and pending id. What is missing is your
 kernel, in the two functions between "Your kernel begins" and "ends". Until then each of them raises with its own name,
 and mkbench's verdict is RUNTIME_ERROR with the line.
 
 mkbench looks for the class Decoder and calls one from one thread, prefill() and decode() under torch.no_grad(); several
-may be open at a time, so state belongs into self. The Python is the one of --python: from 3.9 on, with numpy, torch,
+may be open at a time, so state belongs in self. The Python is the one of --python: from 3.9 on, with numpy, torch,
 safetensors and what you import. An exception gives RUNTIME_ERROR; its traceback lies in the report's folder.
 """
 
@@ -20,14 +20,14 @@ class Decoder:
     # How logits are judged. "fp32-accumulate" rounds only KV rows, RoPE and one operand of a product; "bf16" rounds as
     # PyTorch does; "lossy" is quantised and ranked with no other.
     precision = "fp32-accumulate"
-    deterministic = True  # equal input gives equal bits; where that is not so, say it
+    deterministic = True  # equal input gives equal bits; else set False
     position = 0  # KV rows written: the frame counts them, and mkbench reads it while a call runs
 
     # ---- Your kernel begins ------------------------------------------------------------------------------------------
 
     def prefill_rows(self, ids):
         """1 of 2. Writes the KV rows of ids, int64 [n] on the device, n >= 1, at self.position and behind it. There is
-        room for them. No output. A step of one id at a time is right, only slow."""
+        room for them. No output. One id at a time is correct, but slow."""
         raise NotImplementedError("prefill is not written yet")
 
     def decode_steps(self, n, forced, logits):

@@ -1,4 +1,4 @@
-"""The wheel's Python side: the console script `mkbench` goes on as the program of this folder."""
+"""The wheel's Python side: the console script `mkbench` executes the program of this folder."""
 
 import os
 import pathlib
