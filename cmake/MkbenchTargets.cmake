@@ -75,10 +75,10 @@ function(mkbench_engine name library host)
 endfunction()
 
 # mkbench_test(name LABEL host|gpu LIBS ... [SOURCES ...] [TIMEOUT s] [THREADS n] [SLOW] [WAITS]): one executable per file
-# <name>.cpp, which stands beside the list that calls this. Exit code 77 means skipped. THREADS: how many cores the test keeps busy, for
-# `ctest -j`; a test of the GPU runs alone. SLOW: cases tagged [.][slow] become the test <name>_slow, which runs in
-# .ci/long and when it is named. WAITS: the test waits by the wall clock for processes that hang or are stopped; it gets
-# the label `waits` in place of `light`, whose tests must not wait.
+# <name>.cpp, beside the list that calls this. Exit code 77 of the executable means skipped. THREADS: how many cores the
+# test keeps busy, for `ctest -j`; a test of the GPU runs alone. SLOW: cases tagged [.][slow] become the test
+# <name>_slow, which runs in .ci/long and when it is named. WAITS: the test waits by the wall clock for processes that
+# hang or are stopped; it gets the label `waits` in place of `light`, whose tests must not wait.
 function(mkbench_test name)
   cmake_parse_arguments(ARG "SLOW;WAITS" "LABEL;TIMEOUT;THREADS" "LIBS;SOURCES" ${ARGN})
   if(NOT ARG_SOURCES)

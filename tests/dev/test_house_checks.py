@@ -212,7 +212,7 @@ class SourceHash(TemporaryTree):
             ("kernels/plain/b.cu", "", "speed"),              # another file, empty
             ("harness/measure/clock.cpp", "clock", "speed"),
             ("harness/flow/blocks.cpp", "blocks", "speed"),
-            ("harness/judge/judge.cpp", "judge", "judgement"),
+            ("harness/judge/parity.cpp", "judge", "judgement"),
             ("harness/flow/gate.cpp", "gate", "judgement"),
             ("baselines/eager.cpp", "eager", "judgement"),
             ("references/model_shape.h", "shapes", "judgement"),
