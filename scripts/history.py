@@ -83,7 +83,7 @@ def cells_of(row: dict) -> list:
             digits(row["ms_per_tok_mean"]) + interval, digits(row["tok_per_s"]), share, processes, row["verdict"]]
 
 
-HEADINGS = ["case", "engine", "run", "commit", "ms/tok [CI]", "tok/s", "roofline", "processes", "verdict"]
+HEADINGS = ["case", "engine", "run", "commit", "ms/tok [CI]", "tok/s", "of the ceiling", "processes", "verdict"]
 RIGHT = (4, 5, 6, 7)
 
 
