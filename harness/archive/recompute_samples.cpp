@@ -10,7 +10,7 @@
 #include "harness/engines/plugin_file.h"
 #include "harness/flow/text.h"
 #include "harness/flow/timed_truth.h"
-#include "harness/judge/parity.h"
+#include "harness/judge/check_reference.h"
 #include "harness/measure/statistics.h"
 #include "references/base/json_fields.h"
 #include "references/base/sha256.h"

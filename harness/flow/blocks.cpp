@@ -15,7 +15,6 @@
 #include "harness/flow/sample_check.h"
 #include "harness/flow/state_receipt.h"
 #include "harness/flow/warm_up.h"
-#include "harness/judge/parity.h"
 #include "harness/measure/sample.h"
 #include "harness/measure/statistics.h"
 #include "harness/report/report.h"

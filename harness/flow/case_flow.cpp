@@ -20,7 +20,6 @@
 #include "harness/flow/timed_truth.h"
 #include "harness/flow/trials.h"
 #include "harness/flow/watch.h"
-#include "harness/judge/parity.h"
 #include "harness/judge/repeats.h"
 #include "harness/report/report.h"
 #include "references/base/sha256.h"

@@ -10,7 +10,10 @@
 #include "harness/flow/text.h"
 #include "harness/flow/timed_truth.h"
 #include "harness/flow/trials.h"
+#include "harness/judge/check_reference.h"
 #include "harness/judge/findings.h"
+#include "harness/judge/live.h"
+#include "harness/judge/token_only.h"
 #include "harness/report/report.h"
 #include "references/model_row.h"
 

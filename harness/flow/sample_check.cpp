@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "harness/judge/parity.h"
+#include "harness/judge/receipts.h"
 
 namespace mkbench {
 

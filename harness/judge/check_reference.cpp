@@ -1,8 +1,9 @@
+#include "harness/judge/check_reference.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "harness/judge/parity.h"
 #include "references/synthetic.h"
 
 namespace mkbench {

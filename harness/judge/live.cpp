@@ -1,3 +1,5 @@
+#include "harness/judge/live.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>

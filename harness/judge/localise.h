@@ -7,7 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "harness/judge/parity.h"
+#include "references/engine.h"
+#include "references/greedy_reference.h"
 
 namespace mkbench {
 

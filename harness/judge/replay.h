@@ -9,6 +9,7 @@
 
 #include "harness/judge/localise.h"
 #include "harness/report/failed_step.h"
+#include "harness/report/verdict.h"
 
 namespace mkbench {
 

@@ -7,6 +7,7 @@
 #include <limits>
 #include <set>
 
+#include "harness/judge/live.h"
 #include "harness/judge/replay.h"
 #include "harness/report/render.h"
 #include "references/synthetic.h"

@@ -1,3 +1,5 @@
+#include "harness/judge/token_only.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "harness/judge/parity.h"
+#include "harness/report/parity_report.h"
 #include "harness/selftest/recorded_engine.h"
 
 namespace mkbench {

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 
+#include "harness/judge/check_reference.h"
 #include "harness/judge/findings.h"
 #include "harness/judge/isolation.h"
+#include "harness/judge/live.h"
 #include "harness/judge/ratchet.h"
 #include "harness/judge/repeats.h"
 #include "harness/selftest/gate_faults.h"

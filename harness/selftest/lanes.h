@@ -7,7 +7,6 @@
 #include <mutex>
 #include <string>
 
-#include "harness/judge/parity.h"
 #include "harness/judge/sweep.h"
 #include "harness/selftest/fault_table.h"
 #include "harness/selftest/recorded_engine.h"

@@ -1,7 +1,7 @@
 // A reference captured in memory: what makes a prompt strict, and errors that are known exactly.
 #include <algorithm>
 
-#include "harness/judge/parity.h"
+#include "harness/judge/live.h"
 #include "references/base/error.h"
 #include "tests/support/catch2.h"
 #include "tests/support/fake_engine.h"

@@ -3,6 +3,7 @@
 #include <set>
 
 #include "harness/judge/findings.h"
+#include "harness/judge/live.h"
 #include "harness/judge/parity.h"
 #include "references/base/error.h"
 #include "references/oracle.h"

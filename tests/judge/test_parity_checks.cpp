@@ -8,6 +8,7 @@
 
 #include "harness/judge/findings.h"
 #include "harness/judge/flips.h"
+#include "harness/judge/live.h"
 #include "harness/judge/ratchet.h"
 #include "references/base/error.h"
 #include "tests/support/catch2.h"

@@ -1,6 +1,9 @@
 // Published continuations without logits, receipts of timed samples, and the closed form against a
 // reference.
+#include "harness/judge/check_reference.h"
 #include "harness/judge/parity.h"
+#include "harness/judge/receipts.h"
+#include "harness/judge/token_only.h"
 #include "references/base/error.h"
 #include "references/synthetic.h"
 #include "tests/support/catch2.h"

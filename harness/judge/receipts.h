@@ -1,10 +1,21 @@
-#include <algorithm>
+// Token receipts of a timed sample: every emitted id against the expected one.
+#pragma once
 
-#include "harness/judge/parity.h"
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <span>
 
 namespace mkbench {
 
-ReceiptCheck check_receipts(std::span<const int32_t> emitted, std::span<const int32_t> expected) {
+struct ReceiptCheck {
+  int checked = 0, wrong = 0;
+  std::optional<int> first_wrong;  // index
+  bool ok() const { return wrong == 0 && checked > 0; }
+};
+
+inline ReceiptCheck check_receipts(std::span<const int32_t> emitted,
+                                   std::span<const int32_t> expected) {
   ReceiptCheck check;
   // A missing or surplus receipt is a wrong one: lengths must agree too.
   const size_t count = std::max(emitted.size(), expected.size());
