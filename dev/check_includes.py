@@ -3,7 +3,8 @@
 kernels never sees torch or the harness, baselines never sees kernels, torch headers stay in baselines'
 .cpp files, fmt stays out of them (torch ships its own), and includes of the project are written from the
 root. Inside the harness each room names the rooms and top-level folders that it may include, and files of
-references/base include nothing but that folder. Prints one line a violation; exit 1 if there is any.
+references/base include nothing but that folder. A unit bears the name of its header. Prints one line a violation; exit 1
+if there is any.
 """
 
 import pathlib
@@ -11,7 +12,7 @@ import re
 import sys
 
 import scripts_path  # noqa: F401
-from tracked_files import ROOT, check_files, show
+from tracked_files import ROOT, check_files, show, tracked_files
 
 # Folder -> the folders whose headers it may include.
 MAY_INCLUDE = {
@@ -53,6 +54,10 @@ FMT = re.compile(r"^fmt/")
 TORCH_EXAMPLES = "tests/engines/"
 # Sources of `mkbench new-engine`: they are compiled in a user's folder, beside a copy of this header and no other.
 TEMPLATES, TEMPLATE_HEADER = "scripts/templates/", "engine_abi.h"
+# Folders in which a unit bears the name of its header. Without a header of their own: programs, commands (declared in
+# commands.h), makers of engines (engine_maker.h), benchmarks, rows of shapes, libraries that others load.
+NAMED_BY_HEADER = {"references", "kernels", "baselines", "harness"}
+HEADERLESS = re.compile(r"(^|[/_])main\.cpp$|/(engine|library|python_recorder)\.cpp$|/(commands|micro|rows)/")
 
 
 def check_room(path: str, target: str) -> str:
@@ -108,9 +113,19 @@ def check_file(path: str, text: str) -> list[str]:
     return found
 
 
+def check_names(paths: list[str]) -> list[str]:
+    """Units of code whose name does not begin with that of a header beside them, each as a line."""
+    headers = {path.rsplit(".", 1)[0] for path in paths if path.endswith((".h", ".cuh"))}
+    units = [path for path in paths if path.endswith((".cpp", ".cu")) and path.split("/")[0] in NAMED_BY_HEADER]
+    return [f"{path}: no header beside it has its name, or the beginning of it up to a _" for path in units
+            if not HEADERLESS.search(path)
+            and not any(f"{path.rsplit('.', 1)[0]}_".startswith(f"{header}_") for header in headers)]
+
+
 def check_tree(root: pathlib.Path = ROOT) -> tuple[list[str], int]:
     """All violations under root, and the number of source files read."""
-    return check_files(check_file, root, SOURCE_SUFFIXES)
+    findings, count = check_files(check_file, root, SOURCE_SUFFIXES)
+    return findings + check_names(tracked_files(root)), count
 
 
 def main() -> int:

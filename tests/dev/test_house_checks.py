@@ -97,6 +97,13 @@ class IncludeArrows(unittest.TestCase):
             self.assertEqual(check_includes.check_file(path, f"#include {include}\n"), [])
 
 
+    def test_a_unit_bears_the_name_of_its_header(self):
+        found = check_includes.check_names([
+            "harness/flow/job.h", "harness/flow/job.cpp", "harness/flow/job_memory.cpp", "harness/flow/jobs.cpp",
+            "harness/judge/job.cpp", "harness/main.cpp", "kernels/a/engine.cpp", "tests/flow/test_job.cpp"])
+        self.assertEqual([line.split(":")[0] for line in found], ["harness/flow/jobs.cpp", "harness/judge/job.cpp"])
+
+
 class Tree(unittest.TestCase):
     def test_this_tree(self):
         findings, count = check_tree.check_tree()
