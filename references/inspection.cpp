@@ -222,7 +222,7 @@ void check_folder(const fs::path& folder) {
 }
 
 // Compares the weights with the hash in the model's row, if it has one.
-void check_row(const ModelSpec& spec, const std::string& sha256, ModelFindings& findings) {
+void check_row(const Model& spec, const std::string& sha256, ModelFindings& findings) {
   const std::string_view wanted = spec.row != nullptr ? spec.row->weights_sha256 : "";
   if (wanted.empty() || sha256.empty() || sha256 == wanted) return;
   findings.add({.severity = Severity::kFatal,
@@ -236,7 +236,7 @@ void check_row(const ModelSpec& spec, const std::string& sha256, ModelFindings& 
 
 }  // namespace
 
-Inspection inspect_model(const ModelSpec& spec, bool values) {
+Inspection inspect_model(const Model& spec, bool values) {
   Inspection inspection;
   inspection.model = spec.name;
   inspection.commit = spec.commit;

@@ -20,8 +20,8 @@ namespace fs = std::filesystem;
 
 [[noreturn]] void fail(const std::string& what) { throw Error(ErrorKind::kBadInput, what); }
 
-ModelSpec resolve_row(const ModelRow& row) {
-  ModelSpec spec{&row, std::string(row.name), {}, {}};
+Model resolve_row(const ModelRow& row) {
+  Model spec{&row, std::string(row.name), {}, {}};
   if (row.source == ModelSource::kAnalytic) return spec;
   spec.folder = data_dir() / spec.name;
   if (!is_folder(spec.folder))
@@ -57,7 +57,7 @@ fs::path data_dir() {
   return data_root() / "references" / "data";
 }
 
-ModelSpec resolve_model(const std::string& text) {
+Model resolve_model(const std::string& text) {
   if (text.empty()) fail("--model: empty name");
   if (const ModelRow* row = find_model(text)) return resolve_row(*row);
   if (text.starts_with("synthetic:")) refuse_synthetic(text);
@@ -79,19 +79,21 @@ ModelSpec resolve_model(const std::string& text) {
                    fmt::join(tried, "; "), advice));
 }
 
-ModelConfig model_config(const std::string& model) {
-  const ModelSpec spec = resolve_model(model);
-  if (!is_analytic(spec.row)) return read_config(spec.folder / "config.json");
-  return synthetic_config(*spec.row->published);
+ModelConfig model_config(const Model& model) {
+  if (!is_analytic(model.row)) return read_config(model.folder / "config.json");
+  return synthetic_config(*model.row->published);
 }
 
-std::string model_at_depth(const std::string& model, int depth) {
-  const ModelRow* row = find_model(model);
-  if (!is_analytic(row) || !row->lagset.empty()) return model;
-  return fmt::format("{}:{}", row->name, synthetic_lagset_for_depth(depth));
+Model model_at_depth(const Model& model, int depth) {
+  if (!is_analytic(model.row) || !model.row->lagset.empty()) return model;
+  return resolve_model(fmt::format("{}:{}", model.row->name, synthetic_lagset_for_depth(depth)));
 }
 
-ModelWeights load_model(const ModelSpec& spec, int depth, const LoadOptions& options) {
+Model parity_model(const Model& model) {
+  return is_analytic(model.row) ? resolve_model(std::string(model.row->parity_set)) : model;
+}
+
+ModelWeights load_model(const Model& spec, int depth, const LoadOptions& options) {
   if (is_analytic(spec.row)) {
     const std::string_view lagset =
         spec.row->lagset.empty() ? synthetic_lagset_for_depth(depth) : spec.row->lagset;

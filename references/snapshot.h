@@ -15,7 +15,8 @@ namespace mkbench {
 // data_root().
 std::filesystem::path data_dir();
 
-struct ModelSpec {
+// An item of --model, resolved once and passed on.
+struct Model {
   const ModelRow* row = nullptr;  // null for a folder or hub id
   std::string name;               // as given
   // Holds config.json and model.safetensors (or the sharded index); empty for an analytic model.
@@ -23,16 +24,20 @@ struct ModelSpec {
   std::string commit;  // of a hub model, 40 hex digits; else empty
 };
 
-// Resolves one item of --model without opening weights. Throws Error(kBadInput) naming what was
+// Opens no weights. Throws Error(kBadInput) naming what was
 // tried.
-ModelSpec resolve_model(const std::string& text);
+Model resolve_model(const std::string& text);
 
 // Config of a model before its weights are loaded. Throws Error(kBadInput).
-ModelConfig model_config(const std::string& model);
+ModelConfig model_config(const Model& model);
 
 // What `model` means at `depth` KV rows: plain `synthetic` takes the longest lag set that fits, every
 // other model is itself.
-std::string model_at_depth(const std::string& model, int depth);
+Model model_at_depth(const Model& model, int depth);
+
+// The model that parity judges in place of `model`: an analytic one on the lag set of its
+// references, every other on itself.
+Model parity_model(const Model& model);
 
 struct LoadOptions {
   bool check_finite = true;    // scan every weight for NaN, Inf and all-zero matrices
@@ -51,6 +56,6 @@ ModelWeights load_folder(const std::filesystem::path& folder, const std::string&
 
 // load_folder or make_synthetic, as the spec says. `depth` chooses the lag set of plain synthetic.
 // Throws Error(kBadInput), also if a committed model's weights differ from the hash in its row.
-ModelWeights load_model(const ModelSpec& spec, int depth, const LoadOptions& options = {});
+ModelWeights load_model(const Model& spec, int depth, const LoadOptions& options = {});
 
 }  // namespace mkbench

@@ -28,7 +28,7 @@ fs::path user_cache_dir() {
   return {};
 }
 
-std::vector<fs::path> find_users_references(const ModelSpec& spec) {
+std::vector<fs::path> find_users_references(const Model& spec) {
   if (spec.row != nullptr) return {};
   std::vector<fs::path> found = list_references(spec.folder, "reference");
   if (found.empty()) {

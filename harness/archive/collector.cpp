@@ -13,7 +13,7 @@ namespace mkbench {
 
 CaseCollector::CaseCollector(const CaseJob& job) {
   report_.name = case_name(job);
-  report_.model = job.model;
+  report_.model = job.model.name;
   report_.depth = job.n_prompt > 0 ? 0 : first_depth(job);
   report_.n_gen = job.n_prompt > 0 ? 0 : job.n_gen;
   report_.n_prompt = job.n_prompt;

@@ -24,7 +24,7 @@ using nlohmann::json;
 // The parts of a timed case's job on which its name and its prompt depend.
 CaseJob job_of(const CaseReport& c, const CaseSettings& settings, const json& meta) {
   CaseJob job;
-  job.model = c.model;
+  job.model = {.row = find_model(c.model), .name = c.model};
   job.depth = c.depth;
   job.n_gen = c.n_gen;
   job.n_prompt = c.n_prompt;
@@ -381,7 +381,7 @@ void recheck_samples(const CaseReport& c, const std::string& path, const CaseSet
   if (samples.empty()) return;
   recheck_sequence(c, samples, differences);
   recheck_order(c, path, settings, differences);
-  const ModelRow* row = find_model(c.model);
+  const ModelRow* row = job.model.row;
   recheck_text(c, path, row, samples, differences);
   if (row != nullptr) recheck_live(c, path, *row, job, settings, differences);
   if (row != nullptr && meta.is_object() && meta.contains("prompt_seed"))

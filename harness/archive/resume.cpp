@@ -95,10 +95,10 @@ void Resumption::check_same(const json& environment, const std::vector<CaseJob>&
 void Resumption::check_weights(const std::vector<CaseJob>& jobs, const LoadWeights& load) const {
   std::set<std::string> seen;
   for (const CaseReport& c : before_.cases) {
-    if (c.interrupted || c.weights_sha256.empty() || is_analytic(find_model(c.model))) continue;
+    if (c.interrupted || c.weights_sha256.empty()) continue;
     const auto job = std::find_if(jobs.begin(), jobs.end(),
-                                  [&](const CaseJob& one) { return one.model == c.model; });
-    if (job == jobs.end() || !seen.insert(c.model).second) continue;
+                                  [&](const CaseJob& one) { return one.model.name == c.model; });
+    if (job == jobs.end() || is_analytic(job->model.row) || !seen.insert(c.model).second) continue;
     const std::string found = load(*job, c.depth);
     if (found != c.weights_sha256)
       refuse("weights of " + c.model, found, c.weights_sha256 + " as in the interrupted run");

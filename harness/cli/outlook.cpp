@@ -34,8 +34,8 @@ void Outlook::predict(std::vector<CaseJob> jobs, bool measure, bool whole) {
     if (job.cuda() && card_held_ == 0) card_held_ = services.held_bytes();
     CaseOutlook one;
     one.name = case_name(job);
-    const ModelRow* row = find_model(job.model);
-    if (!stated.insert(job.model).second && may_take_over(row, !has_committed_truth(row)))
+    const ModelRow* row = job.model.row;
+    if (!stated.insert(job.model.name).second && may_take_over(row, !has_committed_truth(row)))
       job.judged.emplace();
     const ModelConfig config = services.config(job.model);
     one.residency = choose_residency(job, services, config);
@@ -48,14 +48,15 @@ void Outlook::predict(std::vector<CaseJob> jobs, bool measure, bool whole) {
   for (size_t i = jobs.size(); measure && i-- > 0;) {
     bool fits = true;
     for (size_t k = 0; k < jobs.size(); ++k)
-      fits = fits && (jobs[k].model != jobs[i].model || cases_[k].fits());
+      fits = fits && (jobs[k].model.name != jobs[i].model.name || cases_[k].fits());
     if (!fits) continue;
     forecaster_.measure(jobs[i], HostServices(jobs[i], hosts_), whole);
   }
   std::set<std::string> judged;
   for (size_t i = 0; i < jobs.size(); ++i) {
     CaseJob job = jobs[i];
-    if (!judged.insert(job.model).second && forecaster_.takes_over(job.model)) job.judged.emplace();
+    if (!judged.insert(job.model.name).second && forecaster_.takes_over(job.model))
+      job.judged.emplace();
     cases_[i].forecast = forecaster_.forecast(job);
   }
   predicted_at_ = steady_seconds() - begin_;

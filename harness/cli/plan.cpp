@@ -90,21 +90,22 @@ void choose_candidates(const PlanSettings& settings, const MachineProbe& probe, 
                        CaseJob& job) {
   std::vector<std::string> engines = settings.engines;
   if (engines.empty()) engines = {default_engine(plan.cuda)};
-  const std::string obstacle = ring_obstacle_of(probe, job.model);
+  const std::string obstacle = ring_obstacle_of(probe, job.model.name);
   if (!settings.builds.empty())
     engines = engines_of_builds(settings, engines, plan.cuda && obstacle.empty());
   for (const std::string& name : engines) {
     if (is_file_engine(name)) check_plugin_file(name);
     const std::string resolved = resolve_engine(name, plan.cuda && obstacle.empty());
     if (plan.cuda && name == kMegakernel && !obstacle.empty()) {
-      plan.notes.push_back(fmt::format("{}: {} is {}: {}", job.model, name, resolved, obstacle));
+      plan.notes.push_back(
+          fmt::format("{}: {} is {}: {}", job.model.name, name, resolved, obstacle));
     }
     const bool again =
         std::any_of(job.engines.begin(), job.engines.end(),
                     [&](const CaseEngine& e) { return e.candidate && e.name == resolved; });
     if (again) {
       plan.warnings.push_back(
-          fmt::format("--engine: {} is {} for {} and runs once", name, resolved, job.model));
+          fmt::format("--engine: {} is {} for {} and runs once", name, resolved, job.model.name));
       continue;
     }
     job.engines.push_back({.name = resolved, .asked = name, .candidate = true});
@@ -112,9 +113,9 @@ void choose_candidates(const PlanSettings& settings, const MachineProbe& probe, 
 }
 
 // Refuses a case that is longer than the model's config allows, before anything is measured.
-void check_positions(const CaseJob& job, const ModelSpec& spec) {
-  if (is_analytic(spec.row)) return;  // the host checks these once it has made the weights
-  const ModelConfig config = read_config(spec.folder / "config.json");
+void check_positions(const CaseJob& job) {
+  if (is_analytic(job.model.row)) return;  // the host checks these once it has made the weights
+  const ModelConfig config = model_config(job.model);
   const int64_t tokens = job.n_prompt > 0 ? kPrefillCheckTokens : job.n_gen;
   const int64_t needed = first_depth(job) + tokens;
   if (needed <= config.max_positions) return;
@@ -122,7 +123,7 @@ void check_positions(const CaseJob& job, const ModelSpec& spec) {
       ErrorKind::kBadInput,
       fmt::format("case '{}': needs {} positions ({} KV rows and {} tokens), but model {} has "
                   "max_position_embeddings {}",
-                  case_name(job), needed, first_depth(job), tokens, job.model,
+                  case_name(job), needed, first_depth(job), tokens, job.model.name,
                   config.max_positions));
 }
 
@@ -140,9 +141,8 @@ std::string no_ceiling(const MachineProbe& probe, const CaseJob& job, bool in_pr
                      kL2Multiple, l2 / 1e6);
 }
 
-void add_case(const MachineProbe& probe, const ModelSpec& spec, bool in_process, CaseJob& job,
-              RunPlan& plan) {
-  check_positions(job, spec);
+void add_case(const MachineProbe& probe, bool in_process, CaseJob& job, RunPlan& plan) {
+  check_positions(job);
   job.no_ceiling = no_ceiling(probe, job, in_process);
   plan.jobs.push_back(job);
 }
@@ -208,8 +208,7 @@ RunPlan plan_run(const PlanSettings& settings, const MachineProbe& probe) {
       plan.warnings.push_back(fmt::format("--model: {} is given twice and runs once", model));
       continue;
     }
-    const ModelSpec spec = resolve_model(model);
-    job.model = model;
+    job.model = resolve_model(model);
     choose_yardsticks(settings, job);
     choose_candidates(settings, probe, plan, job);
     job.no_ceiling = no_ceiling(probe, job, in_process);
@@ -217,14 +216,14 @@ RunPlan plan_run(const PlanSettings& settings, const MachineProbe& probe) {
     for (const int n_prompt : settings.n_prompt) {
       job.n_prompt = n_prompt;
       job.depth = job.n_gen = 0;
-      if (n_prompt > 0) add_case(probe, spec, in_process, job, plan);
+      if (n_prompt > 0) add_case(probe, in_process, job, plan);
     }
     job.n_prompt = 0;
     for (const int depth : settings.n_depth) {
       for (const int n_gen : settings.n_gen) {
         job.depth = depth;
         job.n_gen = n_gen;
-        add_case(probe, spec, in_process, job, plan);
+        add_case(probe, in_process, job, plan);
       }
     }
   }

@@ -96,7 +96,7 @@ class CaseFlow {
  private:
   int tokens() const { return timed_tokens(job_); }
 
-  std::string timing_model() const { return model_at_depth(job_.model, first_depth(job_)); }
+  Model timing_model() const { return model_at_depth(job_.model, first_depth(job_)); }
 
   void check_stop() const {
     if (services_.stop()) throw Interrupted{};
@@ -106,10 +106,11 @@ class CaseFlow {
   void check_positions(const ModelConfig& config) const {
     const int64_t needed = int64_t{first_depth(job_)} + tokens();
     if (config.max_positions <= 0 || needed <= config.max_positions) return;
-    throw Error(ErrorKind::kBadInput,
-                fmt::format("model {}: a depth of {} and {} tokens need {} positions, "
-                            "max_position_embeddings is {}",
-                            job_.model, first_depth(job_), tokens(), needed, config.max_positions));
+    throw Error(
+        ErrorKind::kBadInput,
+        fmt::format("model {}: a depth of {} and {} tokens need {} positions, "
+                    "max_position_embeddings is {}",
+                    job_.model.name, first_depth(job_), tokens(), needed, config.max_positions));
   }
 
   // Sends how much memory the case will take and how much is free, before anything is loaded.
@@ -124,12 +125,12 @@ class CaseFlow {
       throw Error(ErrorKind::kEnvUnfit, memory_refusal(job_, services_, config, memory));
   }
 
-  void load(const std::string& model, int depth) {
+  void load(const Model& model, int depth) {
     check_stop();
-    watch_.begin("loading " + model, "", nullptr);
+    watch_.begin("loading " + model.name, "", nullptr);
     const RangeGuard range = services_.range("load");
     weights_ = services_.load(model, depth);
-    loaded_ = model;
+    loaded_ = model.name;
     sink_.send(ModelLoaded{weights_.name, weights_.sha256, weights_.lagset, weights_.head,
                            weights_.config, weights_.kind, weights_.not_covered});
   }
@@ -243,8 +244,8 @@ class CaseFlow {
       send_verdict(sink_, c.name, c.verdict, "");
     }
     // Timed tokens of analytic weights are checked by the closed form, which needs no reference.
-    return is_analytic(find_model(job_.model)) ? CaseReferences{}
-                                               : find_case_references(job_, services_, weights_);
+    return is_analytic(job_.model.row) ? CaseReferences{}
+                                       : find_case_references(job_, services_, weights_);
   }
 
   int timed_context() const {
@@ -254,7 +255,7 @@ class CaseFlow {
   // Makes the engines that are timed, and closes all others. Timing may need another lag set than
   // parity: equal shapes, other planted layers.
   void make_timed_engines() {
-    const bool other_weights = loaded_ != timing_model();
+    const bool other_weights = loaded_ != timing_model().name;
     close_engines([&](const Contestant& c) { return other_weights || !c.timed(); });
     if (other_weights) {
       weights_ = ModelWeights{};

@@ -59,7 +59,6 @@ CaseMemory needed_memory(const CaseJob& job, const CaseServices& services,
   const auto together = [&](int64_t& needed, int64_t one) {
     needed = job.one_at_a_time ? std::max(needed, one) : needed + one;
   };
-  const ModelRow* row = find_model(job.model);
   CaseMemory memory;
   if (!job.judged) {
     const CaseShapes shapes = planned_shapes(job, services, config.shape, false);
@@ -67,7 +66,7 @@ CaseMemory needed_memory(const CaseJob& job, const CaseServices& services,
     // only beside the judge; its process stays while the other engines open.
     const int64_t runs = services.process_bytes(kHeadFp32Name, shapes);
     int64_t beside_the_judge = runs + bytes(kHeadFp32Name), all = 0;
-    if (!has_committed_truth(row)) beside_the_judge += bytes(kTruthName);
+    if (!has_committed_truth(job.model.row)) beside_the_judge += bytes(kTruthName);
     for (const CaseEngine& engine : job.engines) {
       const int64_t one = services.process_bytes(engine.name, shapes) + bytes(engine.name);
       together(all, one);
@@ -187,7 +186,7 @@ std::string largest_row(const CaseJob& job, const CaseServices& services, int64_
       continue;
     CaseJob other = at_depth(job, job.n_prompt > 0 ? 1 : 0);
     other.ids.clear();
-    other.model = synthetic_name(row);
+    other.model = resolve_model(synthetic_name(row));
     const auto fits = largest_fitting(other, services, services.config(other.model), free);
     if (!fits) continue;
     best = &row;

@@ -215,9 +215,9 @@ double depth_s(const ModelShape& shape, const std::map<std::string, StepPace>& p
 }  // namespace
 
 void Forecaster::measure(const CaseJob& job, const CaseServices& services, bool whole) {
-  if (models_.contains(job.model)) return;
+  if (models_.contains(job.model.name)) return;
   const Now now = clock_of(services);
-  Model model;
+  Measured model;
   ModelWeights weights;
   model.load_s =
       seconds_of(now, [&] { weights = services.load(parity_model(job.model), first_depth(job)); });
@@ -247,7 +247,7 @@ void Forecaster::measure(const CaseJob& job, const CaseServices& services, bool 
   for (const std::string& name : names) {
     if (services.stop()) throw Interrupted{};
     const bool is_truth = name == kTruthName;
-    if (is_truth && is_analytic(find_model(job.model)) && !job.whole_parity) continue;
+    if (is_truth && is_analytic(job.model.row) && !job.whole_parity) continue;
     try {
       StepPace pace;
       std::unique_ptr<Engine> engine;
@@ -265,31 +265,31 @@ void Forecaster::measure(const CaseJob& job, const CaseServices& services, bool 
       // The case meets this error too, and turns it into a verdict.
     }
   }
-  models_[job.model] = std::move(model);
+  models_[job.model.name] = std::move(model);
 }
 
-bool Forecaster::takes_over(const std::string& model) const {
-  const auto found = models_.find(model);
-  return found != models_.end() && may_take_over(find_model(model), found->second.references.live);
+bool Forecaster::takes_over(const Model& model) const {
+  const auto found = models_.find(model.name);
+  return found != models_.end() && may_take_over(model.row, found->second.references.live);
 }
 
 Forecast Forecaster::forecast(const CaseJob& job) const {
   Forecast result;
-  const auto found = models_.find(job.model);
+  const auto found = models_.find(job.model.name);
   if (found == models_.end()) {
     for (const CaseEngine& engine : job.engines) result.unknown.push_back(engine.name);
     return result;
   }
-  const Model& model = found->second;
+  const Measured& model = found->second;
   if (!job.judged) result.judging_s = judging(job, model, result);
   if (job.whole_parity) return result;
   result.timing_s = timing(job, model, result);
-  if (!is_analytic(find_model(job.model))) result.scoring_s = scoring(job, model);
+  if (!is_analytic(job.model.row)) result.scoring_s = scoring(job, model);
   return result;
 }
 
 // Each engine walks the prompts three times: freely, with logits, and forced without logits.
-double Forecaster::judging(const CaseJob& job, const Model& model, Forecast& forecast) const {
+double Forecaster::judging(const CaseJob& job, const Measured& model, Forecast& forecast) const {
   double seconds = model.load_s;
   std::vector<GreedyReference> references = model.references.all;
   const auto pace_of = [&](const char* name) {
@@ -342,7 +342,7 @@ double Forecaster::judging(const CaseJob& job, const Model& model, Forecast& for
 }
 
 // Repeats, isolation and the sweep of an engine, and the fresh processes.
-double Forecaster::trials(const CaseJob& job, const Model& model, const StepPace& pace) const {
+double Forecaster::trials(const CaseJob& job, const Measured& model, const StepPace& pace) const {
   constexpr double kProcessS = 2;  // to start the processes of a fresh run
   const int prompts = 2, isolated = 12;
   const double repeated_s = kRepeatSteps * pace.logits_s + pace.prefill_s + pace.rows_s(64);
@@ -351,7 +351,7 @@ double Forecaster::trials(const CaseJob& job, const Model& model, const StepPace
   for (const auto& [length, steps] : edge_prefills(lengths))
     own_s += pace.prefill_s + pace.rows_s(length) + steps * pace.logits_s;
   double truth_s = 0;
-  if (!is_analytic(find_model(job.model))) {
+  if (!is_analytic(job.model.row)) {
     for (const char* name : {kTruthName, kHeadFp32Name}) {
       const auto found = model.paces.find(name);
       if (found != model.paces.end()) truth_s += lengths * found->second.logits_s;
@@ -362,7 +362,7 @@ double Forecaster::trials(const CaseJob& job, const Model& model, const StepPace
 }
 
 // Blocks of the case, over all processes; with blocks by time, estimated from the known paces.
-int Forecaster::planned_blocks(const CaseJob& job, const Model& model) const {
+int Forecaster::planned_blocks(const CaseJob& job, const Measured& model) const {
   if (!job.blocks_by_time || job.one_at_a_time) return job.blocks;
   const double deeper_s = depth_s(model.shape, model.paces, first_depth(job));
   std::vector<double> sample_s;
@@ -376,12 +376,13 @@ int Forecaster::planned_blocks(const CaseJob& job, const Model& model) const {
   return blocks_by_time(job, sample_s) * process_count(job);
 }
 
-double Forecaster::timing(const CaseJob& job, const Model& model, Forecast& forecast) const {
+double Forecaster::timing(const CaseJob& job, const Measured& model, Forecast& forecast) const {
   const int blocks = planned_blocks(job, model);
   const TimedSteps steps = timed_steps(job, blocks);
   const double deeper_s = depth_s(model.shape, model.paces, first_depth(job));
   // Plain `synthetic` is timed on weights that are made for its depth.
-  const bool other = parity_model(job.model) != model_at_depth(job.model, first_depth(job));
+  const bool other =
+      parity_model(job.model).name != model_at_depth(job.model, first_depth(job)).name;
   double seconds = (other ? model.load_s : 0) + ceiling_seconds(job, blocks);
   const int tokens = job.n_prompt > 0 ? kPrefillCheckTokens : job.n_gen;
   for (const CaseEngine& engine : job.engines) {
@@ -406,7 +407,7 @@ double Forecaster::timing(const CaseJob& job, const Model& model, Forecast& fore
 }
 
 // Each block has a late id of its own. Engines that round their logits are scored apart.
-double Forecaster::scoring(const CaseJob& job, const Model& model) const {
+double Forecaster::scoring(const CaseJob& job, const Measured& model) const {
   const auto truth = model.paces.find(kTruthName);
   if (truth == model.paces.end()) return 0;
   bool rounds = false, keeps = false;

@@ -47,13 +47,13 @@ class Forecaster {
   // its references, and Interrupted.
   void measure(const CaseJob& job, const CaseServices& services, bool whole);
   // may_take_over() of the measured model.
-  bool takes_over(const std::string& model) const;
+  bool takes_over(const Model& model) const;
   // Predicts the case from what measure() found for its model, in this or another case of that
   // model. Engines without a measurement are named in Forecast::unknown.
   Forecast forecast(const CaseJob& job) const;
 
  private:
-  struct Model {
+  struct Measured {
     double load_s = 0;
     ModelShape shape;
     int max_positions = 0;
@@ -61,14 +61,14 @@ class Forecaster {
     std::map<std::string, StepPace> paces;
   };
 
-  double judging(const CaseJob& job, const Model& model, Forecast& forecast) const;
-  double trials(const CaseJob& job, const Model& model, const StepPace& pace) const;
-  int planned_blocks(const CaseJob& job, const Model& model) const;
-  double timing(const CaseJob& job, const Model& model, Forecast& forecast) const;
-  double scoring(const CaseJob& job, const Model& model) const;
+  double judging(const CaseJob& job, const Measured& model, Forecast& forecast) const;
+  double trials(const CaseJob& job, const Measured& model, const StepPace& pace) const;
+  int planned_blocks(const CaseJob& job, const Measured& model) const;
+  double timing(const CaseJob& job, const Measured& model, Forecast& forecast) const;
+  double scoring(const CaseJob& job, const Measured& model) const;
 
   double timeout_s_;
-  std::map<std::string, Model> models_;
+  std::map<std::string, Measured> models_;
 };
 
 }  // namespace mkbench

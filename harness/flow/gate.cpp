@@ -23,9 +23,9 @@ namespace {
 // The name under which find_references() files the model; empty: it has no references. A folder
 // named like a built-in model but with another shape gets no committed references.
 std::string reference_name(const CaseJob& job, const ModelShape& shape) {
-  const ModelRow* row = find_model(job.model, shape);
+  const ModelRow* row = find_model(job.model.name, shape);
   if (row != nullptr) return std::string(row->parity_set);
-  std::string name = model_folder_name(job.model);
+  std::string name = model_folder_name(job.model.name);
   if (!job.reference_dir.empty()) return name;
   std::transform(name.begin(), name.end(), name.begin(),
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
@@ -47,19 +47,19 @@ std::optional<CaseReferences> planned_references(const CaseJob& job, const CaseS
     return std::nullopt;
   }
   references.live =
-      !has_committed_truth(find_model(job.model)) && !job.require_reference &&
+      !has_committed_truth(job.model.row) && !job.require_reference &&
       std::all_of(references.all.begin(), references.all.end(),
                   [](const GreedyReference& reference) { return reference.token_only; });
   return references;
 }
 
 [[noreturn]] void no_reference(const CaseJob& job, const std::string& name) {
-  const ModelRow* row = find_model(job.model);
+  const ModelRow* row = job.model.row;
   if (is_analytic(row) && !has_committed_truth(row)) {
     throw Error(ErrorKind::kInvalidReference,
                 fmt::format("model {}: no references are committed for this shape; omit "
                             "--require-reference to compute one in this run",
-                            job.model));
+                            job.model.name));
   }
   const bool ours = has_committed_truth(row);
   const size_t colon = name.find(':');
@@ -67,7 +67,7 @@ std::optional<CaseReferences> planned_references(const CaseJob& job, const CaseS
   const std::string file = colon == std::string::npos
                                ? "reference.json"
                                : fmt::format("reference-{}.json", name.substr(colon + 1));
-  std::string found = "no reference", command = parity_model(job.model);
+  std::string found = "no reference", command = parity_model(job.model).name;
   if (ours) found = fmt::format("no {}/{} in the committed references", folder, file);
   if (!job.reference_dir.empty()) {
     found = fmt::format("no {}/reference*.json in {}", folder, job.reference_dir);
@@ -77,14 +77,14 @@ std::optional<CaseReferences> planned_references(const CaseJob& job, const CaseS
   throw Error(ErrorKind::kInvalidReference,
               fmt::format("model {}: found {}; make one with: python3 "
                           "scripts/capture_reference.py {}",
-                          job.model, found, command));
+                          job.model.name, found, command));
 }
 
 }  // namespace
 
 CaseReferences find_case_references(const CaseJob& job, const CaseServices& services,
                                     const ModelWeights& weights) {
-  const ModelRow* row = find_model(job.model);
+  const ModelRow* row = job.model.row;
   const std::string name = reference_name(job, weights.config.shape);
   CaseReferences result;
   std::vector<GreedyReference> token_only;
@@ -157,11 +157,6 @@ CaseShapes planned_shapes(const CaseJob& job, const CaseServices& services, cons
     }
   }
   return {static_cast<int>(lengths.size()), static_cast<int>(prefills.size())};
-}
-
-std::string parity_model(const std::string& model) {
-  const ModelRow* row = find_model(model);
-  return is_analytic(row) ? std::string(row->parity_set) : model;
 }
 
 std::unique_ptr<Engine> Gate::make(const std::string& name) {

@@ -94,8 +94,4 @@ class Gate {
 int planned_parity_positions(const CaseJob& job, const CaseServices& services,
                              const ModelShape& shape);
 
-// The model whose weights and references judge `model`: the analytic checkpoint is judged on the
-// lag set of its parity set, every other model on itself.
-std::string parity_model(const std::string& model);
-
 }  // namespace mkbench

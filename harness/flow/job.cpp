@@ -12,10 +12,11 @@ int context_for(int positions, int max_positions) {
 }
 
 std::string case_name(const CaseJob& job) {
-  if (!job.only_prompt.empty()) return fmt::format("{} parity of '{}'", job.model, job.only_prompt);
-  if (job.whole_parity) return fmt::format("{} parity", job.model);
-  if (job.n_prompt > 0) return fmt::format("{} pp{}", job.model, job.n_prompt);
-  return fmt::format("{} d={} n={}", job.model, first_depth(job), job.n_gen);
+  if (!job.only_prompt.empty())
+    return fmt::format("{} parity of '{}'", job.model.name, job.only_prompt);
+  if (job.whole_parity) return fmt::format("{} parity", job.model.name);
+  if (job.n_prompt > 0) return fmt::format("{} pp{}", job.model.name, job.n_prompt);
+  return fmt::format("{} d={} n={}", job.model.name, first_depth(job), job.n_gen);
 }
 
 }  // namespace mkbench

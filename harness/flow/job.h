@@ -9,6 +9,7 @@
 
 #include "harness/flow/case_settings.h"
 #include "harness/flow/events.h"
+#include "references/snapshot.h"
 
 namespace mkbench {
 
@@ -36,7 +37,7 @@ struct JudgedCase {
 
 // One case of a run with these settings: judge parity and, unless `whole_parity`, time the engines.
 struct CaseJob : CaseSettings {
-  std::string model;           // one item of --model
+  Model model;
   std::string device = "cpu";  // "cpu" or "cuda"
   int gpu = 0;
   std::vector<CaseEngine> engines;  // the judge first

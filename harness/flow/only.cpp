@@ -66,7 +66,7 @@ ParityReport report_of(const FailedStep& step, PrecisionClass precision) {
                           "report's folder failures",
                           fmt::join(known, ", "));
   throw Error(ErrorKind::kBadInput,
-              fmt::format("--only: model {}: found no {}, {}", job.model, asked, prompts));
+              fmt::format("--only: model {}: found no {}, {}", job.model.name, asked, prompts));
 }
 
 }  // namespace
@@ -98,11 +98,11 @@ void name_step(const CaseJob& job, const ModelWeights& weights, const std::strin
                bool committed, FailedStep& step) {
   step.engine = engine;
   if (is_plugin(engine) || is_python_engine(engine)) step.engine_sha256 = sha256_file(engine);
-  step.model = is_analytic(find_model(job.model)) ? weights.name : job.model;
+  step.model = is_analytic(job.model.row) ? weights.name : job.model.name;
   step.weights_sha256 = weights.sha256;
   if (committed) {
     step.command = fmt::format("mkbench parity --device {} --model {} --engine {} --only '{}:{}'",
-                               job.device, job.model, engine, step.prompt, step.position);
+                               job.device, job.model.name, engine, step.prompt, step.position);
   }
 }
 
@@ -135,7 +135,7 @@ void run_only(const CaseJob& job, const CaseServices& services, const ModelWeigh
   if (!job.only->weights_sha256.empty() && job.only->weights_sha256 != weights.sha256) {
     throw Error(ErrorKind::kBadInput,
                 fmt::format("--only: weights_sha256: found {} in the file, wanted {} of model {}",
-                            job.only->weights_sha256, weights.sha256, job.model));
+                            job.only->weights_sha256, weights.sha256, job.model.name));
   }
   const FoundStep found = find_step(references, job.only->prompt, job.only->position);
   const bool by_name = job.only->prompt_ids.empty();

@@ -81,7 +81,7 @@ TimedTruth find_timed_truth(const CaseJob& job, const ModelWeights& weights, int
 }
 
 bool has_closed_form(const CaseJob& job, const ModelShape& shape) {
-  const ModelRow* row = find_model(model_at_depth(job.model, first_depth(job)));
+  const ModelRow* row = model_at_depth(job.model, first_depth(job)).row;
   return is_analytic(row) && covers(row->lagset, job, shape.vocab);
 }
 
@@ -117,7 +117,7 @@ std::vector<std::vector<int32_t>> live_parity_prompts(
     }
   }
   if (!prompts.empty()) return prompts;
-  const ModelRow* row = find_model(job.model);
+  const ModelRow* row = job.model.row;
   for (const int length : kLengths) {
     const uint64_t seed = splitmix64(job.seed + static_cast<uint64_t>(length));
     const bool closed_form = is_analytic(row) && length > synthetic_min_depth(parity_lagset(*row));

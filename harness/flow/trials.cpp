@@ -151,7 +151,7 @@ void Trials::sweep(const std::string& name, const ParityOptions& options, Findin
       fmt::format("cache lengths {}-{} of {} judged ({})", with_commas(walked.first),
                   with_commas(walked.last), with_commas(known), coverage_text(walked));
   if (walked.last < walked.first) report.coverage = "no cache length judged";
-  const ModelRow* row = find_model(job_.model);
+  const ModelRow* row = job_.model.row;
   if (!weights_.lagset.empty() && (row == nullptr || row->lagset.empty())) {
     for (const char* lagset : {"deep", "far"})
       report.coverage += "; " + sweep_far(name, lagset, longest, options, findings);
@@ -173,7 +173,7 @@ void Trials::sweep(const std::string& name, const ParityOptions& options, Findin
 // to the first length of its closed form does not fit.
 SweepCoverage Trials::sweep_lagset(const std::string& name, int cache, int longest, int needed,
                                    const ParityOptions& options, Findings& findings) {
-  const ModelRow* row = find_model(job_.model);
+  const ModelRow* row = job_.model.row;
   ModelWeights other;
   if (row && !row->lagset.empty() && row->lagset != weights_.lagset) {
     try {
@@ -201,12 +201,12 @@ std::string Trials::sweep_far(const std::string& name, const std::string& lagset
     return fmt::format("'{}' left out: its closed form begins at {} rows, about {:.0f} s away",
                        lagset, with_commas(rows), pace_.jump(rows, kFarSteppedLengths));
   }
-  const ModelRow* row = find_model(job_.model);
+  const ModelRow* row = job_.model.row;
   ModelWeights weights;
   try {
     budget_.outside([&] {
-      weights =
-          services_.load(fmt::format("{}:{}", row != nullptr ? row->name : "synthetic", lagset), 0);
+      weights = services_.load(
+          resolve_model(fmt::format("{}:{}", row != nullptr ? row->name : "synthetic", lagset)), 0);
     });
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kEnvUnfit) throw;

@@ -15,7 +15,7 @@ CardFacts card_facts(const CardCall& call) {
   for (const std::string& model : call.models) {
     RingObstacle& of = facts.ring_obstacles.emplace_back(RingObstacle{model, ""});
     try {
-      of.obstacle = ring_obstacle(model_config(model), call.gpu);
+      of.obstacle = ring_obstacle(model_config(resolve_model(model)), call.gpu);
     } catch (const std::exception& error) {
       // A later check refuses the model with all that is wrong about it.
       of.obstacle = error.what();

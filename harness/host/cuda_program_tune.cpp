@@ -169,7 +169,7 @@ Tuned tune_ring(const TuneCall& call, const std::function<void(const std::string
                     "a CPU; mkbench doctor says what is missing",
                     usability.reason));
   }
-  const ModelConfig config = model_config("synthetic");
+  const ModelConfig config = model_config(resolve_model("synthetic"));
   const std::string obstacle = ring_obstacle(config, call.gpu);
   if (!obstacle.empty()) throw Error(ErrorKind::kUnsupportedDevice, "tune: " + obstacle);
   const DeviceInfo& device = found.devices.at(static_cast<size_t>(call.gpu));

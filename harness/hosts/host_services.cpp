@@ -26,7 +26,7 @@ std::vector<GreedyReference> read_references(const CaseJob& job, const std::stri
   std::vector<GreedyReference> references;
   // A reference that was captured from these weights also replaces ids that others published.
   if (job.reference_dir.empty()) {
-    for (const auto& path : find_users_references(resolve_model(job.model)))
+    for (const auto& path : find_users_references(job.model))
       references.push_back(read_reference(path));
     if (!references.empty()) return references;
   }

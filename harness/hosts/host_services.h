@@ -29,8 +29,8 @@ class HostServices final : public FlowServices {
   double now() const override { return steady_seconds(); }
   bool stop() const override { return interrupt_count() > 0; }
   uint64_t random(uint64_t bound) const override { return random_(bound); }
-  ModelConfig config(const std::string& model) const override { return model_config(model); }
-  ModelWeights load(const std::string& model, int depth) const override {
+  ModelConfig config(const Model& model) const override { return model_config(model); }
+  ModelWeights load(const Model& model, int depth) const override {
     return hosts_.load(model, depth);
   }
   // Each model's files are read once.

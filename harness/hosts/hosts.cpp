@@ -119,12 +119,12 @@ void Hosts::expect(const std::string& engine) {
   if (!one_) shared_link(holder_of(engine), host_kind(engine));
 }
 
-ModelWeights Hosts::load(const std::string& model, int depth) {
-  const std::string name = model_at_depth(model, depth);
-  const auto key = [&] { return name + " " + snapshot_stamp(weights_.folder); };
+ModelWeights Hosts::load(const Model& model, int depth) {
+  const Model found = model_at_depth(model, depth);
+  const auto key = [&] { return found.name + " " + snapshot_stamp(weights_.folder); };
   if (!weights_.folder.empty() && loaded_ == key()) return weights_;
   weights_ = ModelWeights{};  // freed before the next ones are made
-  weights_ = share_weights(load_model(resolve_model(name), depth, {.sha256 = "", .share = true}));
+  weights_ = share_weights(load_model(found, depth, {.sha256 = "", .share = true}));
   loaded_ = key();
   return weights_;
 }

@@ -10,6 +10,7 @@
 #include "harness/hosts/host_engine.h"
 #include "harness/hosts/host_process.h"
 #include "harness/wire/host_link.h"
+#include "references/snapshot.h"
 
 namespace mkbench {
 
@@ -41,7 +42,7 @@ class Hosts {
   void expect(const std::string& engine);
   // Loads a model and shares its weights with the hosts; the last ones are kept, and taken again
   // where their files have not changed. Throws what load_model() throws.
-  ModelWeights load(const std::string& model, int depth);
+  ModelWeights load(const Model& model, int depth);
   // Opens an engine. Throws what HostLink::call() throws.
   std::unique_ptr<Engine> open(const EngineRequest& request, const ModelWeights& weights);
   int64_t bytes(const EngineRequest& request, const ModelConfig& config);

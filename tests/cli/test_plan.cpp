@@ -168,7 +168,7 @@ TEST_CASE("without a GPU the host twin runs, and megakernel resolves to plain") 
   CHECK_FALSE(plan.cuda);
   CHECK(any_holds({plan.banner}, "no driver"));
   REQUIRE(plan.jobs.size() == 2);
-  CHECK(plan.jobs[0].model == "tiny");
+  CHECK(plan.jobs[0].model.name == "tiny");
   CHECK(candidates(plan.jobs[0]) == Names{"host-twin"});
   CHECK(candidates(plan_of({"--engine", "megakernel"}, probe).jobs[0]) == Names{"plain"});
   CHECK_THROWS_AS(plan_of({"--device", "cuda"}, probe), Error);

@@ -172,7 +172,7 @@ struct Bench {
       engine->fails = fails;
       return engine;
     };
-    plan.job.model = name;
+    plan.job.model = {.row = find_model(name), .name = name};
     const CaseEngine engine{.name = "kernel", .asked = "kernel", .candidate = true};
     return audit_engine(plan, engine, services, sound, [](const std::string&, int, int) {});
   }

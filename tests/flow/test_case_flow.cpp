@@ -18,6 +18,7 @@ using testing::engine_of;
 using testing::holds;
 using testing::kSteps;
 using testing::kVocab;
+using testing::named;
 using testing::reason_of;
 using testing::Script;
 using testing::scripted_token;
@@ -368,7 +369,7 @@ TEST_CASE(
     "synthetic is judged on short lags, timed on its depth's lags, and held to the closed form") {
   Bench bench;
   std::vector<std::string> loaded;
-  bench.job.model = "synthetic";
+  bench.job.model = named("synthetic");
   bench.job.ids.clear();
   bench.job.depth = 2;  // too short for any planted lag
   bench.services.config = [](const std::string&) {
@@ -423,14 +424,14 @@ TEST_CASE(
   bench.job.depth = 20;
   for (const std::string lagset : {"early", "late"}) {
     loaded.clear();
-    bench.job.model = "synthetic:" + lagset;
+    bench.job.model = named("synthetic:" + lagset);
     const CaseReport own = bench.run();
     CHECK(engine_of(own, "kernel").verdict == Verdict::kPass);
-    CHECK(asked == bench.job.model);
-    CHECK(loaded == std::vector<std::string>{bench.job.model});
+    CHECK(asked == bench.job.model.name);
+    CHECK(loaded == std::vector<std::string>{bench.job.model.name});
   }
   loaded.clear();
-  bench.job.model = "synthetic:none";
+  bench.job.model = named("synthetic:none");
   CHECK(engine_of(bench.run(), "kernel").verdict == Verdict::kPass);
   CHECK(asked == "synthetic:short");
   CHECK(loaded == std::vector<std::string>{"synthetic:short", "synthetic:none"});

@@ -14,6 +14,7 @@ using testing::Bench;
 using testing::engine_of;
 using testing::holds;
 using testing::kSteps;
+using testing::named;
 using testing::reason_of;
 
 TEST_CASE(
@@ -116,7 +117,8 @@ TEST_CASE(
   CHECK_FALSE(
       parity_memo(first).has_value());  // the truth of a user's model scores its timed tokens
 
-  first.model = live.job.model = "synthetic:cut";
+  live.job.model = named("synthetic:cut");
+  first.model = live.job.model.name;
   live.job.judged = parity_memo(first);
   REQUIRE(live.job.judged.has_value());
   CHECK(live.job.judged->references.is_live());

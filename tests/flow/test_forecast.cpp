@@ -140,7 +140,7 @@ TEST_CASE("a folder has the references of Qwen3-0.6B where it has that shape, no
   };
   const auto references_of = [&](const std::string& model, const ModelShape& shape) {
     asked.clear();
-    bench.job.model = model;
+    bench.job.model = named(model);
     planned_shapes(bench.job, bench.services, shape);
     return asked.at(0);
   };
@@ -158,7 +158,7 @@ TEST_CASE("a missing reference names a command that makes it for this model") {
   Bench bench;
   bench.references.clear();
   const auto advice = [&](const std::string& model, const std::string& folder) {
-    bench.job.model = model;
+    bench.job.model = named(model);
     bench.job.reference_dir = folder;
     bench.job.require_reference = true;
     try {
@@ -222,7 +222,7 @@ TEST_CASE("stated memory has room for the truth where no closed form covers the 
     return int64_t{request.name == kTruthName ? 50'000 : 1000};
   };
   const auto needed = [&](const std::string& model, int depth) {
-    bench.job.model = model;
+    bench.job.model = named(model);
     bench.job.depth = depth;
     return case_memory(bench.job, bench.services, bench.services.config(model)).needed;
   };
@@ -303,10 +303,10 @@ TEST_CASE("what would fit is another model where no engines of this one do") {
     return 2 * config.shape.parameters(true);
   };
   bench.services.references = [](const std::string&) { return std::vector<GreedyReference>(); };
-  bench.job.model = synthetic_name(kShapeTable[3]);
+  bench.job.model = named(synthetic_name(kShapeTable[3]));
   bench.job.engines[0].yardstick = false;
   bench.services.free_bytes = [&] { return 7 * parameters; };  // three engines of 1.7B
-  const ModelConfig config = bench.services.config(bench.job.model);
+  const ModelConfig config = bench.services.config(bench.job.model.name);
   const CaseMemory memory = case_memory(bench.job, bench.services, config);
   CHECK_FALSE(memory.fits());
   const std::string told = memory_refusal(bench.job, bench.services, config, memory);

@@ -23,6 +23,7 @@ using testing::engine_of;
 using testing::holds;
 using testing::kSteps;
 using testing::kVocab;
+using testing::named;
 using testing::reason_of;
 using testing::Script;
 using testing::scripted_token;
@@ -132,7 +133,7 @@ TEST_CASE(
     "has none of its references") {
   for (const bool published : {true, false}) {
     Bench bench;
-    bench.job.model = "/models/Qwen3-0.6B/";
+    bench.job.model = named("/models/Qwen3-0.6B/");
     bench.services.config = [published](const std::string&) {
       ModelConfig config;
       if (published) config.shape = kQwen3_0_6B;

@@ -19,7 +19,7 @@ Bench closed_form_bench() {
   REQUIRE(judged);
   Bench bench;
   bench.job.judged = judged;
-  bench.job.model = "synthetic:short";
+  bench.job.model = named("synthetic:short");
   bench.job.ids.clear();
   bench.job.depth = synthetic_min_depth("short");
   bench.services.config = [](const std::string&) {

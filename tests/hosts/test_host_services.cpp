@@ -185,7 +185,7 @@ TEST_CASE("the host's interval counts, and must lie inside the parent's") {
 TEST_CASE("services tell which process held an engine, and what it takes") {
   TwinHosts twins;
   CaseJob job;
-  job.model = "tiny";
+  job.model = resolve_model("tiny");
   const HostServices services(job, twins.hosts);
   services.expect({"host-twin", "eager"});
   CHECK(twins.started.size() == 2);
@@ -204,7 +204,7 @@ TEST_CASE("services tell which process held an engine, and what it takes") {
   engine->prefill(std::vector<int32_t>{1, 2, 3});
   CHECK_FALSE(services.timed(*engine, [&] { engine->decode(1); }).card);
   CHECK_THAT(services.ablate(*engine, Ablation::kNoLoads), ContainsText("no ablations"));
-  const ModelWeights loaded = services.load("tiny", 0);
+  const ModelWeights loaded = services.load(job.model, 0);
   CHECK(loaded.sha256 == tiny().sha256);
   CHECK_FALSE(loaded.folder.empty());
   CHECK_FALSE(services.references("tiny").empty());

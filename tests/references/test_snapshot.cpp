@@ -54,12 +54,12 @@ TEST_CASE("committed names and synthetic sets") {
   CHECK(contains(refusal("tiny"), (data.path() / "tiny").string()));
   CHECK(contains(refusal("tiny"), "MKBENCH_DATA_DIR"));
   fs::create_directory(data.path() / "tiny");
-  const ModelSpec tiny = resolve_model("tiny");
+  const Model tiny = resolve_model("tiny");
   REQUIRE(tiny.row != nullptr);
   CHECK(tiny.row->source == ModelSource::kCommitted);
   CHECK(tiny.folder == data.path() / "tiny");
 
-  const ModelSpec plain = resolve_model("synthetic");
+  const Model plain = resolve_model("synthetic");
   REQUIRE(is_analytic(plain.row));
   CHECK(plain.row->lagset.empty());
   CHECK(resolve_model("synthetic:short").row->lagset == "short");
@@ -77,7 +77,7 @@ TEST_CASE("without the variable, or with an empty one, the data is the source tr
 
 TEST_CASE("folders and files") {
   const TemporaryFolder folder;
-  const ModelSpec spec = resolve_model(folder.path().string());
+  const Model spec = resolve_model(folder.path().string());
   CHECK(spec.row == nullptr);
   CHECK(spec.folder == folder.path());
   write_file(folder.path() / "file", "x");
@@ -101,7 +101,7 @@ TEST_CASE("hub ids are looked up in the local caches") {
   for (const fs::path& cache :
        {home.path() / ".cache/huggingface/hub", hf_home.path() / "hub", hub_cache.path()}) {
     const fs::path snapshot = make_cache(cache);
-    const ModelSpec spec = resolve_model("Org/Name-1.5");
+    const Model spec = resolve_model("Org/Name-1.5");
     CHECK(spec.row == nullptr);
     CHECK(spec.folder == snapshot);
     CHECK(spec.name == "Org/Name-1.5");
@@ -120,7 +120,7 @@ TEST_CASE("a hub name may end in a revision") {
   for (const char* name : {"v1.0", "pr/3"}) write_file(refs / name, kRevision);
   for (const std::string& revision :
        {std::string("v1.0"), std::string("pr/3"), std::string("main"), std::string(kRevision)}) {
-    const ModelSpec spec = resolve_model("Org/Name-1.5@" + revision);
+    const Model spec = resolve_model("Org/Name-1.5@" + revision);
     CHECK(spec.folder == snapshot);
     CHECK(spec.commit == kRevision);
     CHECK(spec.name == "Org/Name-1.5@" + revision);
@@ -151,7 +151,7 @@ TEST_CASE("references of a user's model lie in its folder or in the user's data"
   const ScopedVariable hub("HF_HUB_CACHE", cache.path().c_str());
   const ScopedVariable xdg("XDG_DATA_HOME", data.path().c_str());
   const fs::path snapshot = make_cache(cache.path());
-  const ModelSpec spec = resolve_model("Org/Name-1.5");
+  const Model spec = resolve_model("Org/Name-1.5");
   CHECK(find_users_references(spec).empty());
   const fs::path of_user =
       data.path() / "mkbench" / "references" / "models--Org--Name-1.5" / kRevision;
@@ -168,7 +168,7 @@ TEST_CASE("references of a user's model lie in its folder or in the user's data"
   CHECK(find_users_references(spec) == std::vector<fs::path>{named / "reference.json"});
   write_file(snapshot / "reference.json", "{}");
   CHECK(find_users_references(spec) == std::vector<fs::path>{snapshot / "reference.json"});
-  const ModelSpec folder = resolve_model(snapshot.string());
+  const Model folder = resolve_model(snapshot.string());
   CHECK(find_users_references(folder) == find_users_references(spec));
 
   CHECK(find_users_references(resolve_model("tiny")).empty());
@@ -300,7 +300,7 @@ TEST_CASE("a hash that the caller knows is taken, and no value is looked at") {
 TEST_CASE("the committed checkpoints load and have the hash that their maker wrote down") {
   const ScopedVariable variable("MKBENCH_DATA_DIR", nullptr);
   for (const char* name : {"tiny", "tiny-untied"}) {
-    const ModelSpec spec = resolve_model(name);
+    const Model spec = resolve_model(name);
     const ModelWeights weights = load_model(spec, 0);
     CHECK(weights.config.shape == kTiny);
     CHECK(weights.config.tie_word_embeddings == (std::string(name) == "tiny"));

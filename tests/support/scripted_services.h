@@ -60,9 +60,9 @@ class ScriptedServices : public ServiceScripts {
     double now() const override { return on_.now(); }
     bool stop() const override { return on_.stop(); }
     uint64_t random(uint64_t bound) const override { return on_.random(bound); }
-    ModelConfig config(const std::string& model) const override { return on_.config(model); }
-    ModelWeights load(const std::string& model, int depth) const override {
-      return on_.load(model, depth);
+    ModelConfig config(const Model& model) const override { return on_.config(model.name); }
+    ModelWeights load(const Model& model, int depth) const override {
+      return on_.load(model.name, depth);
     }
     std::vector<GreedyReference> references(const std::string& name) const override {
       return on_.references(name);

@@ -25,7 +25,7 @@ inline json option(const std::string& text) { return {{"value", text}, {"source"
 // The timed prompt and ids as a run would have had them.
 inline void time_for_real(CaseReport& c) {
   CaseJob job;
-  job.model = c.model;
+  job.model = {.row = find_model(c.model), .name = c.model};
   job.depth = c.depth;
   job.n_gen = c.n_gen;
   job.prompt_seed = kPromptSeed;

@@ -36,7 +36,7 @@ std::vector<std::string> one_decode(const CaseJob& job, const std::string& engin
           "--device",     job.device,
           "--gpu",        std::to_string(job.gpu),
           "--engine",     engine,
-          "--model",      job.model,
+          "--model",      job.model.name,
           "--n-gen",      std::to_string(job.n_gen),
           "--n-depth",    std::to_string(job.depth),
           "--seed",       std::to_string(settings.prompt_seed),
@@ -97,7 +97,7 @@ nlohmann::json json_of(const std::vector<AuditedCase>& cases, const AuditSetting
   for (const AuditedCase& one : cases) {
     nlohmann::json engines = nlohmann::json::array();
     for (const EngineAudit& audit : one.engines) engines.push_back(json_of(audit));
-    list.push_back({{"model", one.job.model},
+    list.push_back({{"model", one.job.model.name},
                     {"device", one.job.device},
                     {"n_gen", one.job.n_gen},
                     {"n_depth", one.job.depth},

@@ -48,7 +48,7 @@ constexpr char kModel[] = "synthetic";  // the default model on a GPU
 int64_t device_bytes(const DoctorInputs& inputs, Hosts& hosts) {
   CaseJob job;
   job.gpu = inputs.gpu;
-  job.model = kModel;
+  job.model = resolve_model(kModel);
   job.device = "cuda";
   job.n_gen = 128;
   job.engines = {{.name = kJudgeName, .asked = "", .judges = true, .yardstick = true},
@@ -56,7 +56,7 @@ int64_t device_bytes(const DoctorInputs& inputs, Hosts& hosts) {
                   .asked = kMegakernel,
                   .candidate = true}};
   try {
-    return case_memory(job, HostServices(job, hosts), model_config(kModel)).needed;
+    return case_memory(job, HostServices(job, hosts), model_config(job.model)).needed;
   } catch (const Error&) {
     return 0;  // a finding of its own says what is wrong with the host
   }
@@ -130,7 +130,7 @@ int doctor_command(const DoctorSettings& settings, const Invocation& invocation)
   report.toolkit = find_toolkit();
   report.machine = read_host_machine(std::filesystem::current_path());
   ask_hosts(settings, invocation, inputs, report);
-  const ModelConfig config = model_config(kModel);
+  const ModelConfig config = model_config(resolve_model(kModel));
   inputs.host_bytes_needed = 2 * config.shape.parameters(config.tie_word_embeddings);
   look_at_python(settings, inputs, report);
   if (interrupt_count() > 0) throw Interrupted();

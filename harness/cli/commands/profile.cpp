@@ -168,7 +168,7 @@ void print_profiled(const Profiled& one, bool asked_tokens) {
 
 nlohmann::json json_of(const Profiled& one) {
   const bool there = fs::is_regular_file(report_file(one.run));
-  return {{"model", one.job.model},
+  return {{"model", one.job.model.name},
           {"device", one.job.device},
           {"engine", one.engine},
           {"resolved_name", one.told.resolved},
@@ -230,7 +230,7 @@ MachineProbe probe_for_profile(const ProfileSettings& settings, const Invocation
 std::string profile_stem(const CaseJob& job, const CaseEngine& engine, const fs::path& folder,
                          const std::string& ending) {
   std::string name =
-      fmt::format("{}-{}-d{}-n{}", fs::path(job.model).filename().string(),
+      fmt::format("{}-{}-d{}-n{}", fs::path(job.model.name).filename().string(),
                   fs::path(engine.name).filename().string(), first_depth(job), job.n_gen);
   std::replace_if(
       name.begin(), name.end(),

@@ -119,7 +119,8 @@ class Run {
     if (resumption_ == nullptr) return false;
     std::optional<CaseReport> taken = resumption_->take_over(job);
     if (!taken) return false;
-    if (std::optional<JudgedCase> memo = parity_memo(*taken)) judged_[job.model] = std::move(*memo);
+    if (std::optional<JudgedCase> memo = parity_memo(*taken))
+      judged_[job.model.name] = std::move(*memo);
     report_.cases.push_back(std::move(*taken));
     ++taken_over_;
     return true;
@@ -242,7 +243,8 @@ class Run {
   }
 
   void run_one_case(CaseJob job, const RunPlan& plan, int number) {
-    if (const auto memo = judged_.find(job.model); memo != judged_.end()) job.judged = memo->second;
+    if (const auto memo = judged_.find(job.model.name); memo != judged_.end())
+      job.judged = memo->second;
     choose_residency(job);
     CaseCollector collector(job);
     progress_.start_case(case_name(job), number, static_cast<int>(plan.jobs.size()));
@@ -268,7 +270,7 @@ class Run {
     sum_up(collector.report());
     collector.report().interrupted = interrupted();
     if (std::optional<JudgedCase> memo = parity_memo(collector.report()))
-      judged_[job.model] = std::move(*memo);
+      judged_[job.model.name] = std::move(*memo);
     report_.cases.push_back(std::move(collector.report()));
   }
 

@@ -172,7 +172,7 @@ class SoakRun {
     const CaseEngine engine = candidate_of(job);
     SoakIdentity identity{.engine = engine.name,
                           .engine_sha256 = "",
-                          .model = job.model,
+                          .model = job.model.name,
                           .weights_sha256 = weights.sha256,
                           .device = job.device,
                           .build = build_id(),

@@ -98,7 +98,7 @@ void print_recorded(const Recorded& one, const fs::path& folder) {
 
 nlohmann::json json_of(const Recorded& one) {
   const TimelineReport& report = one.report;
-  return {{"model", one.job.model},
+  return {{"model", one.job.model.name},
           {"device", one.job.device},
           {"engine", one.engine},
           {"resolved_name", report.resolved},
