@@ -213,10 +213,10 @@ void add_arithmetic_cases(std::vector<InputCase>& cases) {
   offsets("S25", "[0,4.0]", {"'a'", "data_offsets[1] is 4.0"});
   offsets("S25", "[\"0\",4]", {"'a'", "data_offsets[0] is '0'"});
   offsets("S26", "[4,0]", {"'a'", "end 0", "begin 4"});
-  offsets("S27", "[0,3]", {"'a'", "hold 3 bytes", "wants 4"});
-  offsets("S27", "[0,5]", {"'a'", "hold 5 bytes", "wants 4"});
-  offsets("S27", "[0,8]", {"'a'", "hold 8 bytes", "wants 4"});
-  offsets("S27", "[0,2]", {"'a'", "hold 2 bytes", "wants 4"});
+  offsets("S27", "[0,3]", {"'a'", "hold 3 bytes", "needs 4"});
+  offsets("S27", "[0,5]", {"'a'", "hold 5 bytes", "needs 4"});
+  offsets("S27", "[0,8]", {"'a'", "hold 8 bytes", "needs 4"});
+  offsets("S27", "[0,2]", {"'a'", "hold 2 bytes", "needs 4"});
   const std::string file_size =
       "the file has " + std::to_string(one("[2]", "[2,6]").size()) + " bytes";
   offsets("S28", "[2,6]", {"'a'", "2 bytes missing", file_size});
