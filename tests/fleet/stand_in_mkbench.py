@@ -45,7 +45,7 @@ def run(flags: dict) -> int:
     if card in FAULTS.get("fails", []):
         print("planted failure")
         return 3
-    sys.path.insert(0, str(HERE.parent))
+    sys.path.insert(0, str(HERE.parent / "support"))
     import fleet_support
 
     report = fleet_support.report_of(
