@@ -1,7 +1,7 @@
 """Plants mutants in the code, one at a time, and says which tests notice them.
 
 usage: mutants.py [--draw N] [--seed S]   N mutants (150) by a seed (1), spread over the rooms by their number of lines
-       mutants.py --changed BASE          mutants of the lines that differ from the commit BASE
+       mutants.py --changed BASE          N mutants of the lines that differ from the commit BASE
        mutants.py --table                 the mutants of tests/mutants/*.toml, which no rule makes
        mutants.py --check                 builds and tests nothing: are the tables right?
 
@@ -22,37 +22,25 @@ import concurrent.futures
 import contextlib
 import dataclasses
 import io
-import json
 import os
 import pathlib
 import random
 import re
-import shlex
-import shutil
-import signal
 import subprocess
 import sys
-import threading
 import time
 import tomllib
 
 import scripts_path  # noqa: F401
 import pinned_wheels
+from mutant_workshop import Trouble, Workshop, room_of, run
 from tracked_files import ROOT, tracked_files
 
-TABLES = pathlib.Path("tests", "mutants")
+TABLES, EQUIVALENT = pathlib.Path("tests", "mutants"), "equivalent.toml"
 RULES = {".cpp": "cpp.rules", ".py": "python.rules"}
 # Where the mutants lie. Without a card no test runs the device's half of kernels, harness/device, host and micro.
 FOLDERS = re.compile(r"(harness/(?!micro/|device/)|references/|kernels/host_twin/|scripts/|dev/)")
 WANTED, WANTED_OF_A_ROOM, LARGE_ROOM = 0.90, 0.85, 10
-# With a mutant a test may take SLOWER times as long as without, and GRACE_S seconds more.
-SLOWER, GRACE_S = 4, 20
-SKIPPED = 77
-LEFT_OUT = {"gpu", "slow", "waits"}  # labels of tests that are not tried
-
-
-class Trouble(Exception):
-    """An error that keeps mutants from being tried at all."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,6 +52,10 @@ class Mutant:
 
     def room(self) -> str:
         return room_of(self.file)
+
+    def key(self) -> tuple[str, str, str]:
+        """What tests/mutants/equivalent.toml names it by."""
+        return self.file, self.old.strip(), self.new.strip()
 
     def planted(self, text: str) -> str:
         if self.line == 0:
@@ -78,24 +70,18 @@ class Mutant:
         return f"{self.file}:{self.line}: {one_line(self.old)} -> {one_line(self.new)}"
 
 
-def room_of(path: str) -> str:
-    """The folder of tests/ that holds the tests of a file."""
-    parts = path.split("/")
-    return "kernels" if parts[0] == "kernels" else parts[1] if parts[0] == "harness" and len(parts) > 2 else parts[0]
-
-
-def read_table(root: pathlib.Path = ROOT) -> tuple[list[Mutant], dict[Mutant, str]]:
-    """The mutants that no rule makes, and those that no test can notice, with the reason."""
-    rows, equivalent = [], {}
+def read_table(root: pathlib.Path = ROOT) -> tuple[list[Mutant], set[tuple[str, str, str]]]:
+    """The mutants of the tables, and the keys of those that no test can notice."""
+    rows, equivalent = [], set()
     for path in sorted((root / TABLES).glob("*.toml")):
         try:
-            for name, mutants in tomllib.loads(path.read_text(encoding="utf-8")).items():
+            for file, mutants in tomllib.loads(path.read_text(encoding="utf-8")).items():
                 for old, new, *why in mutants:
-                    mutant = Mutant(name, old, new)
-                    rows.append(mutant)
-                    if why:
-                        equivalent[mutant] = why[0]
-        except (tomllib.TOMLDecodeError, ValueError, AttributeError) as error:
+                    rows.append(Mutant(file, old, new))
+                    if why or path.name == EQUIVALENT:
+                        assert why and path.name == EQUIVALENT, f"a reason in {EQUIVALENT}, and there alone: {old}"
+                        equivalent.add(rows[-1].key())
+        except (tomllib.TOMLDecodeError, ValueError, AttributeError, AssertionError) as error:
             raise Trouble(f"{path.name}: {error}") from None
     return rows, equivalent
 
@@ -152,8 +138,8 @@ def drawn(count: int, seed: int) -> list[list[Mutant]]:
     return spread
 
 
-def changed(base: str) -> list[list[Mutant]]:
-    """The mutants of the lines that differ from a commit, in the form of drawn()."""
+def changed(base: str, count: int, seed: int) -> list[list[Mutant]]:
+    """As drawn(), of the lines that differ from a commit."""
     diff = run(["git", "diff", "--unified=0", "--no-color", base, "--", "."], ROOT)
     lines = collections.defaultdict(set)
     file = ""
@@ -164,241 +150,37 @@ def changed(base: str) -> list[list[Mutant]]:
             start, count = int(hunk[1]), int(hunk[2] or 1)
             lines[file] |= set(range(start, start + count))
     known = {file for files in sources().values() for file in files}
-    return [[mutant] for file in sorted(set(lines) & known) for mutant in generated(file, lines[file])]
+    every = [mutant for file in sorted(set(lines) & known) for mutant in generated(file, lines[file])]
+    return [[mutant] for mutant in random.Random(seed).sample(every, min(len(every), count))]
 
 
-def run(command: list[str] | str, folder: pathlib.Path) -> str:
-    """Runs a command and returns its output; raises Trouble where it fails."""
-    done = subprocess.run(command, cwd=folder, shell=isinstance(command, str), stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True, errors="replace")
-    if done.returncode != 0:
-        raise Trouble(done.stdout[-4000:])
-    return done.stdout
-
-
-def program(name: str) -> str:
-    """The program in the folder of this Python, where set-up installs it, else the one on PATH."""
-    beside = pathlib.Path(sys.executable).with_name(name)
-    return str(beside) if beside.exists() else name
-
-
-@dataclasses.dataclass
-class Test:
-    name: str
-    command: list[str]
-    environment: dict[str, str]
-    folder: str
-    labels: set[str]
-    room: str
-
-    def is_python(self) -> bool:
-        return len(self.command) > 1 and self.command[1].endswith(".py")
-
-
-def read_tests(build: pathlib.Path) -> list[Test]:
-    rooms = {path.stem: path.relative_to(ROOT / "tests").parts[0] for path in (ROOT / "tests").glob("*/*.*")}
-    found = []
-    for test in json.loads(run([program("ctest"), "--test-dir", str(build), "--show-only=json-v1"], ROOT))["tests"]:
-        values = {p["name"]: p["value"] for p in test["properties"]}
-        environment = dict(text.split("=", 1) for text in values.get("ENVIRONMENT", []))
-        labels = set(values.get("LABELS", []))
-        if not labels & LEFT_OUT and "command" in test:
-            found.append(Test(test["name"], test["command"], environment, values["WORKING_DIRECTORY"], labels,
-                              rooms.get(test["name"].split(".")[0], "")))
-    return found
-
-
-class Workshop:
-    """The built tree. Makes and tries mutants, each in a thread of its caller."""
-
-    def __init__(self, build: pathlib.Path, scratch: pathlib.Path):
-        self.build, self.scratch = build, scratch
-        if not (build / "harness" / "mkbench").exists():
-            raise Trouble(f"{build} has no mkbench; scripts/setup.sh builds it, and all tests")
-        self.tests = read_tests(build)
-        # Source -> (its command, the file that is compiled: itself, or the batch that includes it).
-        self.compiled: dict[str, tuple[list[str], pathlib.Path]] = {}
-        for entry in json.loads((build / "compile_commands.json").read_text()):
-            unit = pathlib.Path(entry["file"])
-            batch = re.findall(r'^#include "(.*)"$', unit.read_text(), re.MULTILINE) if "unity_" in unit.name else [str(unit)]
-            for source in batch:
-                self.compiled.setdefault(os.path.relpath(source, ROOT), (shlex.split(entry["command"]), unit))
-        self.links: dict[str, str] = {}
-        self.limits: dict[str, float | None] = {}
-        self.lock = threading.Lock()
-
-    def link_of(self, target: str) -> str:
-        with self.lock:
-            if target not in self.links:
-                self.links[target] = run([program("ninja"), "-t", "commands", "-s", target], self.build).strip()
-            return self.links[target]
-
-    def execute(self, test: Test, command: list[str], environment: dict[str, str], place: pathlib.Path,
-                limit_s: float) -> str:
-        """How the test failed; empty where it passed."""
-        place.mkdir(parents=True, exist_ok=True)
-        # stdout and stderr are two files, because a test checks that a host's stdout goes to stderr.
-        with (open(place / "stdout", "wb") as out, open(place / "stderr", "wb") as err,
-              subprocess.Popen(command, cwd=test.folder, stdout=out, stderr=err, start_new_session=True,
-                               env=os.environ | environment | {"TMPDIR": str(place)}) as process):
-            try:
-                code = process.wait(limit_s)
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                return "out of time"
-        if code == SKIPPED:
-            return "skipped"
-        return "" if code == 0 else f"exit status {code}" if code > 0 else f"signal {-code}"
-
-    def limit_of(self, test: Test) -> float | None:
-        """How long the test may take with a mutant; None where it does not pass without one."""
-        with self.lock:
-            if test.name in self.limits:
-                return self.limits[test.name]
-        start = time.monotonic()
-        place = self.scratch / f"sound-{test.name}-{threading.get_ident()}"
-        problem = self.execute(test, test.command, test.environment, place, 600)
-        shutil.rmtree(place, ignore_errors=True)
-        with self.lock:
-            self.limits[test.name] = None if problem else SLOWER * (time.monotonic() - start) + GRACE_S
-            return self.limits[test.name]
-
-    def outcome_of(self, mutant: Mutant, number: int) -> str | None:
-        """The test that has killed the mutant, or "" where none did; None where it does not compile."""
-        place = self.scratch / str(number)
-        shutil.rmtree(place, ignore_errors=True)
-        place.mkdir(parents=True)
-        try:
-            text = mutant.planted((ROOT / mutant.file).read_text(encoding="utf-8"))
-            if mutant.file.endswith(".py"):
-                return self.try_python(mutant, text, place)
-            return self.try_cpp(mutant, text, place)
-        finally:
-            shutil.rmtree(place, ignore_errors=True)
-
-    def try_cpp(self, mutant: Mutant, text: str, place: pathlib.Path) -> str | None:
-        if mutant.file not in self.compiled:
-            return None
-        command, unit = self.compiled[mutant.file]
-        command = list(command)
-        output = command[command.index("-o") + 1]
-        source, mutated, made = place / pathlib.Path(mutant.file).name, place / f"unit{unit.suffix}", place / "mutant.o"
-        source.write_text(text)
-        mutated.write_text(unit.read_text().replace(f'"{ROOT / mutant.file}"', f'"{source}"')
-                           if unit.name.startswith("unity_") else text)
-        command[command.index("-o") + 1], command[command.index("-c") + 1] = str(made), str(mutated)
-        try:
-            run([*command, "-O0", "-w"], self.build)
-        except Trouble:
-            return None
-        folder, target = re.match(r"(.*)/CMakeFiles/([^/]+)\.dir/", output).groups()
-        library = f"{folder}/lib{target}.a"
-
-        def relinked(name: str, to: pathlib.Path) -> bool:
-            """Links a program with the mutant; False where it does not hold the mutant's library."""
-            link = self.link_of(name)
-            if library not in link.split():
-                return False
-            # The mutant comes first, so that the linker does not take these symbols from the library.
-            run(re.sub(rf" -o {re.escape(name)} ", f" {made} -o {to} ", link), self.build)
-            return True
-
-        units = [t for t in self.tests if not t.is_python() and t.command[0].startswith(f"{self.build}/tests/")]
-        units.sort(key=lambda t: (t.room != mutant.room(), "light" not in t.labels))
-        for test in units:
-            if test.room != mutant.room() and "light" not in test.labels or (limit := self.limit_of(test)) is None:
-                continue
-            to = place / pathlib.Path(test.command[0]).name
-            if relinked(os.path.relpath(test.command[0], self.build), to):
-                if self.execute(test, [str(to), *test.command[1:], "--abort"], test.environment, place / "tmp", limit):
-                    return test.name
-                to.unlink()
-        programs = place / "harness"
-        shutil.copytree(self.build / "harness", programs, copy_function=os.link,
-                        ignore=lambda folder, names: [n for n in names if (pathlib.Path(folder) / n).is_dir()])
-        held = []
-        for name in ("mkbench", "mkbench-host-cuda", "mkbench-host-torch", "mkbench-all"):
-            (programs / name).unlink(missing_ok=True)
-            if not relinked(f"harness/{name}", programs / name):
-                os.link(self.build / "harness" / name, programs / name)
-            else:
-                held.append(name)
-        if not held:
-            return ""
-        for test in self.tests:
-            if test.is_python() and test.room == mutant.room() and (limit := self.limit_of(test)) is not None:
-                environment = {key: value.replace(f"{self.build}/harness", str(programs))
-                               for key, value in test.environment.items()}
-                if self.execute(test, test.command, environment, place / "tmp", limit):
-                    return test.name
-        return ""
-
-    def try_python(self, mutant: Mutant, text: str, place: pathlib.Path) -> str | None:
-        """Tries the Python tests that name the module, or one that imports it."""
-        tree = place / "tree"
-        for name in tracked_files(untracked=True):
-            (tree / name).parent.mkdir(parents=True, exist_ok=True)
-            os.link(ROOT / name, tree / name)
-        (tree / mutant.file).unlink()
-        (tree / mutant.file).write_text(text)
-        try:
-            compile(text, mutant.file, "exec")
-        except SyntaxError:
-            return None
-        names = users_of(pathlib.PurePosixPath(mutant.file).stem)
-        for test in self.tests:
-            if not test.is_python() or not names & words_of(test.command[1]):
-                continue
-            if (limit := self.limit_of(test)) is None:
-                continue
-            command = [part.replace(f"{ROOT}/tests/", f"{tree}/tests/") for part in test.command]
-            if self.execute(test, command, test.environment, place / "tmp", limit):
-                return test.name
-        return ""
-
-
-def words_of(path: str) -> set[str]:
-    return set(re.findall(r"\w+", pathlib.Path(path).read_text(encoding="utf-8")))
-
-
-def users_of(module: str) -> set[str]:
-    """The module, and all of scripts/ and dev/ that import it, directly or not."""
-    found = {module}
-    imports = {path.stem: path.read_text(encoding="utf-8") for folder in ("scripts", "dev") for path in (ROOT / folder).glob("*.py")}
-    while True:
-        more = {name for name, text in imports.items()
-                if name not in found and re.search(rf"^\s*(?:from|import) (?:{'|'.join(found)})\b", text, re.MULTILINE)}
-        if not more:
-            return found
-        found |= more
-
-
-def try_all(spread: list[list[Mutant]], workshop: Workshop, equivalent: dict, jobs: int) -> int:
+def try_all(spread: list[list[Mutant]], workshop: Workshop, equivalent: set[tuple], jobs: int) -> int:
     start = time.monotonic()
     killed, tried, survivors = collections.Counter(), collections.Counter(), []
 
     def first_that_compiles(number: int) -> tuple[Mutant, str | None]:
         for mutant in spread[number]:
-            if Mutant(mutant.file, mutant.old.strip(), mutant.new.strip()) in equivalent:
+            if mutant.key() in equivalent:
                 continue
-            outcome = workshop.outcome_of(mutant, number)
-            if outcome is not None:
-                return mutant, outcome
-        return spread[number][-1] if spread[number] else Mutant("", "", ""), None
+            text = mutant.planted((ROOT / mutant.file).read_text(encoding="utf-8"))
+            if (killer := workshop.killer_of(mutant.file, text, number)) is not None:
+                return mutant, killer
+        return spread[number][-1], None
 
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-        for mutant, outcome in pool.map(first_that_compiles, range(len(spread))):
-            if outcome is None:
+        for done in concurrent.futures.as_completed([pool.submit(first_that_compiles, k) for k in range(len(spread))]):
+            mutant, killer = done.result()
+            if killer is None:
                 continue
             tried[mutant.room()] += 1
-            killed[mutant.room()] += bool(outcome)
-            if not outcome:
-                survivors.append(mutant)
-            print(f"{'killed by ' + outcome if outcome else 'SURVIVED'}: {mutant}", flush=True)
-    print(f"\n{len(survivors)} survived:", *map(str, survivors), sep="\n")
+            killed[mutant.room()] += bool(killer)
+            if not killer:
+                survivors.append(str(mutant))
+            print(f"{'killed by ' + killer if killer else 'SURVIVED'}: {mutant}", flush=True)
+    print(f"\n{len(survivors)} survived:", *sorted(survivors), sep="\n")
     for room in sorted(tried):
         print(f"{room:12} {killed[room]:4} of {tried[room]:4} killed, {100 * killed[room] / tried[room]:.0f} %")
-    total, of = sum(killed.values()), sum(tried.values())
+    total, of = killed.total(), tried.total()
     print(f"{'all':12} {total:4} of {of:4} killed, {100 * total / max(1, of):.1f} %, in {time.monotonic() - start:.0f} s")
     return exit_code(killed, tried)
 
@@ -430,8 +212,8 @@ def main(argv: list[str]) -> int:
             print(f"{len(rows)} mutants, each text found once")
             return 0
         sys.path.insert(0, str(pinned_wheels.installed("mutants", "universalmutator")))
-        spread = ([[row] for row in rows if row not in equivalent] if args.table else
-                  changed(args.changed) if args.changed else drawn(args.draw, args.seed))
+        spread = ([[row] for row in rows if row.key() not in equivalent] if args.table else
+                  changed(args.changed, args.draw, args.seed) if args.changed else drawn(args.draw, args.seed))
         spread = [mutants for mutants in spread if mutants and args.room in (None, mutants[0].room())]
         if args.list:
             print("\n".join(str(mutant) for mutants in spread for mutant in mutants[:1]))

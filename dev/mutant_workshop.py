@@ -1,0 +1,221 @@
+"""Tries one mutant of dev/mutants.py: plants it in the built tree's programs, and runs the tests that may notice it."""
+
+import collections
+import dataclasses
+import json
+import os
+import pathlib
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+
+import scripts_path  # noqa: F401
+from tracked_files import ROOT, tracked_files
+
+SKIPPED = 77
+LEFT_OUT = {"gpu", "slow", "waits"}  # labels of tests that are not tried
+PROGRAMS = ("mkbench", "mkbench-host-cuda", "mkbench-host-torch", "mkbench-all")
+
+
+class Trouble(Exception):
+    """An error that keeps mutants from being tried at all."""
+
+
+def room_of(path: str) -> str:
+    """The folder of tests/ that holds the tests of a file."""
+    parts = path.split("/")
+    return parts[1] if parts[0] == "harness" and len(parts) > 2 else parts[0]
+
+
+def run(command: list[str] | str, folder: pathlib.Path) -> str:
+    """Runs a command and returns its output; raises Trouble where it fails."""
+    done = subprocess.run(command, cwd=folder, shell=isinstance(command, str), stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, errors="replace")
+    if done.returncode != 0:
+        raise Trouble(done.stdout[-4000:])
+    return done.stdout
+
+
+def program(name: str) -> str:
+    """The program in the folder of this Python, where set-up installs it, else the one on PATH."""
+    beside = pathlib.Path(sys.executable).with_name(name)
+    return str(beside) if beside.exists() else name
+
+
+@dataclasses.dataclass
+class Test:
+    name: str
+    command: list[str]
+    environment: dict[str, str]
+    folder: str
+    labels: set[str]
+    limit_s: float
+    room: str
+
+    def is_python(self) -> bool:
+        return len(self.command) > 1 and self.command[1].endswith(".py")
+
+
+def read_tests(build: pathlib.Path) -> list[Test]:
+    """The tests of the default run, light ones first."""
+    rooms = {path.stem: path.parent.name for path in (ROOT / "tests").glob("*/*.*")}
+    found = []
+    for test in json.loads(run([program("ctest"), "--test-dir", str(build), "--show-only=json-v1"], ROOT))["tests"]:
+        values = {p["name"]: p["value"] for p in test["properties"]}
+        labels = set(values.get("LABELS", []))
+        if labels & LEFT_OUT or "command" not in test:
+            continue
+        environment = dict(text.split("=", 1) for text in values.get("ENVIRONMENT", []))
+        found.append(Test(test["name"], test["command"], environment, values["WORKING_DIRECTORY"], labels,
+                          values["TIMEOUT"], rooms.get(test["name"].split(".")[0], "")))
+    return sorted(found, key=lambda test: "light" not in test.labels)
+
+
+class Workshop:
+    """The built tree. Tries mutants, each in a thread of its caller."""
+
+    def __init__(self, build: pathlib.Path, scratch: pathlib.Path):
+        self.build, self.scratch = build, scratch
+        if not (build / "harness" / "mkbench").exists():
+            raise Trouble(f"{build} has no mkbench; scripts/setup.sh builds it, and all tests")
+        self.tests = read_tests(build)
+        # Source -> (its command, the file that is compiled: itself, or the batch that includes it).
+        self.compiled: dict[str, tuple[list[str], pathlib.Path]] = {}
+        for entry in json.loads((build / "compile_commands.json").read_text()):
+            unit = pathlib.Path(entry["file"])
+            batch = re.findall(r'^#include "(.*)"$', unit.read_text(), re.MULTILINE) if is_batch(unit) else [str(unit)]
+            for source in batch:
+                self.compiled.setdefault(os.path.relpath(source, ROOT), (shlex.split(entry["command"]), unit))
+        self.links: dict[str, str] = {}
+        self.sound: dict[str, bool] = {}  # test -> whether it passes without a mutant
+        self.locks: dict[str, threading.Lock] = collections.defaultdict(threading.Lock)
+
+    def killer_of(self, file: str, text: str, number: int) -> str | None:
+        """The test that notices that the file holds this text; "" where none does, None where it does not compile."""
+        place = self.scratch / str(number)
+        shutil.rmtree(place, ignore_errors=True)
+        place.mkdir(parents=True)
+        try:
+            return (self.killer_of_python if file.endswith(".py") else self.killer_of_cpp)(file, text, place)
+        finally:
+            shutil.rmtree(place, ignore_errors=True)
+
+    def killer_of_cpp(self, file: str, text: str, place: pathlib.Path) -> str | None:
+        if (link := self.compile(file, text, place)) is None:
+            return None
+        room = room_of(file)
+        units = [test for test in self.tests if test.command[0].startswith(f"{self.build}/tests/") and
+                 (test.room == room or "light" in test.labels)]
+        for test in sorted(units, key=lambda test: test.room != room):
+            to = place / pathlib.Path(test.command[0]).name
+            if link(os.path.relpath(test.command[0], self.build), to):
+                if self.fails(test, [str(to), *test.command[1:], "--abort"], test.environment, place):
+                    return test.name
+                to.unlink()
+        harness = place / "harness"
+        shutil.copytree(self.build / "harness", harness, copy_function=os.link, ignore=subfolders)
+        if not [name for name in PROGRAMS if link(f"harness/{name}", harness / name)]:
+            return ""
+        for test in self.tests:
+            environment = {key: value.replace(f"{self.build}/harness", str(harness))
+                           for key, value in test.environment.items()}
+            if test.is_python() and test.room == room and self.fails(test, test.command, environment, place):
+                return test.name
+        return ""
+
+    def compile(self, file: str, text: str, place: pathlib.Path):
+        """Compiles the mutant. Returns a function that links a program with it, and returns False where the program does
+        not hold its library; None where it does not compile."""
+        if file not in self.compiled:
+            return None
+        command, unit = self.compiled[file]
+        made, mutated, source = place / "mutant.o", place / f"unit{unit.suffix}", place / pathlib.Path(file).name
+        source.write_text(text)
+        mutated.write_text(unit.read_text().replace(f'"{ROOT / file}"', f'"{source}"') if is_batch(unit) else text)
+        command = list(command)
+        output = command[command.index("-o") + 1]
+        command[command.index("-o") + 1], command[command.index("-c") + 1] = str(made), str(mutated)
+        try:
+            run([*command, "-O0", "-w"], self.build)
+        except Trouble:
+            return None
+        folder, target = re.match(r"(.*)/CMakeFiles/([^/]+)\.dir/", output).groups()
+
+        def link(name: str, to: pathlib.Path) -> bool:
+            with self.locks["links"]:
+                if name not in self.links:
+                    self.links[name] = run([program("ninja"), "-t", "commands", "-s", name], self.build).strip()
+            if f"{folder}/lib{target}.a" not in self.links[name].split():
+                return False
+            to.unlink(missing_ok=True)
+            # The mutant comes first, so that the linker does not take these symbols from the library.
+            run(re.sub(rf" -o {re.escape(name)} ", f" {made} -o {to} ", self.links[name]), self.build)
+            return True
+
+        return link
+
+    def killer_of_python(self, file: str, text: str, place: pathlib.Path) -> str | None:
+        """Tries, in a copy of the tree, the tests in Python that name the module, or one that imports it."""
+        try:
+            compile(text, file, "exec")
+        except SyntaxError:
+            return None
+        tree = place / "tree"
+        for name in tracked_files(untracked=True):
+            (tree / name).parent.mkdir(parents=True, exist_ok=True)
+            os.link(ROOT / name, tree / name)
+        (tree / file).unlink()
+        (tree / file).write_text(text)
+        modules = users_of(pathlib.PurePosixPath(file).stem)
+        for test in self.tests:
+            if not test.is_python() or not modules & set(re.findall(r"\w+", pathlib.Path(test.command[1]).read_text())):
+                continue
+            command = [part.replace(f"{ROOT}/tests/", f"{tree}/tests/") for part in test.command]
+            if self.fails(test, command, test.environment, place):
+                return test.name
+        return ""
+
+    def fails(self, test: Test, command: list[str], environment: dict[str, str], place: pathlib.Path) -> bool:
+        """Whether the test fails with the mutant; False where it fails without one too."""
+        if self.passes(test, command, environment, place / "tmp"):
+            return False
+        with self.locks[test.name]:
+            if test.name not in self.sound:
+                self.sound[test.name] = self.passes(test, test.command, test.environment, place / "sound")
+            return self.sound[test.name]
+
+    def passes(self, test: Test, command: list[str], environment: dict[str, str], place: pathlib.Path) -> bool:
+        place.mkdir(parents=True, exist_ok=True)
+        # stdout and stderr are two files, because a test checks that a host's stdout goes to stderr.
+        with (open(place / "stdout", "wb") as out, open(place / "stderr", "wb") as err,
+              subprocess.Popen(command, cwd=test.folder, stdout=out, stderr=err, start_new_session=True,
+                               env=os.environ | environment | {"TMPDIR": str(place)}) as process):
+            try:
+                return process.wait(test.limit_s) in (0, SKIPPED)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                return False
+
+
+def is_batch(unit: pathlib.Path) -> bool:
+    return unit.name.startswith("unity_")
+
+
+def subfolders(folder: str, names: list[str]) -> list[str]:
+    return [name for name in names if (pathlib.Path(folder) / name).is_dir()]
+
+
+def users_of(module: str) -> set[str]:
+    """The module, and all of scripts/ and dev/ that import it, directly or not."""
+    texts = {path.stem: path.read_text(encoding="utf-8") for folder in ("scripts", "dev")
+             for path in (ROOT / folder).glob("*.py")}
+    found, more = set(), {module}
+    while more:
+        found |= more
+        imports = re.compile(rf"^\s*(?:from|import) (?:{'|'.join(found)})\b", re.MULTILINE)
+        more = {name for name, text in texts.items() if imports.search(text)} - found
+    return found
