@@ -25,7 +25,7 @@ using nlohmann::json;
 constexpr std::array<std::string_view, 10> kFree = {"out",     "resume",       "output",  "junit",
                                                     "plot",    "parity-table", "dry-run", "quiet",
                                                     "verbose", "list-devices"};
-// Options that take effect before the report is read, and so must be given again.
+// Options that take effect before the report is read, so a resumed run must be given them again.
 constexpr std::array<std::string_view, 2> kEarly = {"python", "in-process"};
 
 template <size_t N>
