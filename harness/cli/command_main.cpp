@@ -20,7 +20,7 @@
 namespace mkbench {
 namespace {
 
-// Replaces this process by mkbench-all, which lies beside this program.
+// Replaces this process by mkbench-all, from the folder of this program.
 [[noreturn]] void become_all(const std::vector<std::string>& argv) {
   const auto program = program_folder() / "mkbench-all";
   std::vector<char*> arguments;

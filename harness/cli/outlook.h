@@ -16,7 +16,7 @@ struct CaseOutlook {
   CaseMemory memory;
   Forecast forecast;
 
-  std::string residency;  // what choose_residency() said
+  std::string residency;  // what choose_residency() returned
   std::string refusal;    // why it does not fit into memory, and what would; else empty
 
   bool fits() const { return memory.fits(); }

@@ -100,7 +100,7 @@ RunSettings resumed_settings(const RunSettings& given, const Resumption& resumpt
 nlohmann::json describe_run(const PlanSettings& settings, const std::vector<std::string>& argv,
                             const std::string& output) {
   const BuildInfo build = build_info();
-  std::vector<std::string> shown = argv;  // the report does not show where the program lies
+  std::vector<std::string> shown = argv;  // the report does not show the program's folder
   if (!shown.empty()) shown[0] = fs::path(shown[0]).filename().string();
   nlohmann::json meta = describe_identity(settings.command, settings.engines);
   meta.update({{"argv", shown},

@@ -1,4 +1,4 @@
-// The prompts that parity repeats, once more in processes that have done nothing else.
+// Repeats parity's repeated prompts once more, in processes that have done nothing else.
 #pragma once
 
 #include <functional>

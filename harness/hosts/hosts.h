@@ -21,11 +21,11 @@ using StartHost = std::function<std::shared_ptr<HostLink>(HostKind kind, const s
 HostEngine& host_engine(Engine& engine);
 // The kind of the host that holds an engine.
 HostKind host_kind(const std::string& engine);
-// The program of a host: one that lies beside this one, or `python` as start_processes() takes it.
+// The program of a host: one in this program's folder, or `python` as start_processes() takes it.
 HostCommand host_command(HostKind kind, const std::string& holds, const std::string& python);
 
-// Starts the programs that lie beside this one, and engines in Python with `python`: a path, a name
-// on PATH, or empty for the interpreter that the build was configured with.
+// Returns a function that starts the host programs in this program's folder, and engines in Python
+// with `python`: a path, a name on PATH, or empty for the build's interpreter.
 StartHost start_processes(const std::string& python = {});
 
 // Each engine has its own host, which lives from its first use to the end of the run; engines of
@@ -33,7 +33,7 @@ StartHost start_processes(const std::string& python = {});
 // is timed.
 class Hosts {
  public:
-  // `on_hang` is called for every call that stood still.
+  // `on_hang` is called for every call that hung.
   Hosts(
       StartHost start, double timeout_s, OnHang on_hang = [](const HangReport&) {})
       : start_(std::move(start)), timeout_s_(timeout_s), on_hang_(std::move(on_hang)) {}
