@@ -91,7 +91,7 @@ std::optional<VersionGate> RunBaselines::gate(const Report& report, const fs::pa
   return result;
 }
 
-// Standard output holds one document, so the result is added to it only where that is Markdown.
+// Standard output holds one document, to which the result can be added only if it is Markdown.
 void RunBaselines::print(const VersionGate& gate) const {
   std::FILE* out = on_stdout_ ? stdout : stderr;
   fmt::print(out, "\n{}", render_gate(gate));

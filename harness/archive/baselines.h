@@ -1,5 +1,5 @@
-// What a finished run is compared with: a report that a user saved under a name or, for
-// `mkbench compare`, the first of its two builds.
+// What a finished run is compared with: a report that the user saved under a name or, in
+// `mkbench compare`, the first of the two builds.
 #pragma once
 
 #include <filesystem>
@@ -13,8 +13,8 @@
 
 namespace mkbench {
 
-// <user_data_dir()>/baselines/NAME/report.json. Throws Error(kRuntime), whose message begins with
-// `flag`, where neither XDG_DATA_HOME nor HOME is set.
+// <user_data_dir()>/baselines/NAME/report.json. If neither XDG_DATA_HOME nor HOME is set, throws
+// Error(kRuntime) with a message that begins with `flag`.
 std::filesystem::path baseline_file(const std::string& flag, const std::string& name);
 
 // The baseline to compare a run with, and the name under which to save its report.
@@ -33,7 +33,7 @@ class RunBaselines {
 
   // Throws Error(kBadInput) if the planned run could not be compared with the baseline, or if
   // --max-regress is below the margin; does nothing if the run compares nothing.
-  // `known` has environment and calibration of the run, `options` is its meta.options.
+  // `known` holds the run's environment and calibration, `options` its meta.options.
   void check_plan(const Report& known, const nlohmann::json& options,
                   const std::vector<CaseJob>& jobs) const;
 
@@ -45,7 +45,7 @@ class RunBaselines {
                const Say& say) const;
 
  private:
-  // Empty where the run compares nothing.
+  // nullopt if the run compares nothing.
   std::optional<VersionGate> gate(const Report& report, const std::filesystem::path& folder) const;
   void print(const VersionGate& gate) const;
   void save(const std::filesystem::path& folder, const Say& say) const;

@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Where a build folder has its engines.
+// The subfolder of a build folder that holds its engines.
 constexpr char kEngines[] = "engines";
 
 TimeRatio ratio_of(const PairedSpeedup& s) {
@@ -29,13 +29,13 @@ RatioIntervals paired_intervals(const EngineReport& base, const EngineReport& he
                                 double confidence) {
   const std::vector<PairedBlocks> blocks = paired_blocks(base.samples, head.samples);
   const auto at = [&](double level) { return ratio_of(paired_speedup(blocks, level, {})); };
-  // With one process the interval covers its own blocks and says nothing about another process.
+  // An interval over the blocks of one process says nothing about other processes.
   RatioIntervals found{at(confidence), at(std::max(confidence, kRegressionConfidence))};
   if (found.usual.base_processes < 2) found.usual.ci = found.strict.ci = {};
   return found;
 }
 
-// The name of HEAD's engine to compare with `engine`; empty if `engine` is not one of BASE's.
+// The name of HEAD's engine to compare with `engine`; empty if `engine` does not belong to BASE.
 std::string partner_of(const std::string& engine, const std::string& base,
                        const std::string& head) {
   if (is_file_engine(base)) return engine == base ? head : "";

@@ -7,8 +7,8 @@
 
 namespace mkbench {
 
-// The file of an engine of mkbench, by its resolved name, in a build folder: BUILD/engines/NAME.so.
-// Throws Error(kBadInput) if the file is missing.
+// BUILD/engines/NAME.so: an engine's file in a build folder. `name` is the resolved name. Throws
+// Error(kBadInput) if the file is missing.
 std::string exported_engine(const std::string& build, const std::string& name);
 
 // Like gate_versions(), for two engines timed in the same blocks of one report: the machine was the

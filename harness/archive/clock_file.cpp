@@ -22,7 +22,7 @@ std::string text_at(const nlohmann::json& environment, const char* part, const c
   return found != environment.end() && found->is_object() ? found->value(name, "") : "";
 }
 
-// Letters, digits, '.' and '_' of a text, with '-' for each run of others.
+// Keeps letters, digits, '.' and '_'; each run of other characters becomes one '-'.
 std::string file_name(const std::string& text) {
   std::string name;
   for (const char c : text) {
@@ -152,8 +152,8 @@ nlohmann::json clock_report(const FoundClock& found, int processes) {
 
 namespace {
 
-// The A/A rows that `clock` holds, and the process count of the row that gave its half-width. Empty
-// without a calibration, and for older reports, which have no rows.
+// The A/A rows in `clock`, and the process count of the row from which its half_width comes. Empty
+// if the run had no calibration, and for older reports, which have no rows.
 Calibration recorded_copies(const nlohmann::json& clock) {
   Calibration copies;
   const auto rows = clock.find("rows");

@@ -13,12 +13,12 @@ namespace mkbench {
 
 inline constexpr char kClockSchemaId[] = "mkbench.clock";
 
-// What a calibration holds for: a GPU with its uuid and driver, or a processor with its kernel.
+// The machine that a calibration is valid for: a GPU, or a CPU (no uuid; driver: the kernel).
 struct ClockMachine {
   std::string device, uuid, driver;
 };
 
-// `environment`: that part of a report.
+// `environment`: a report's `environment`.
 ClockMachine clock_machine(const nlohmann::json& environment, bool cuda);
 
 struct ClockCalibration : Calibration {
@@ -27,7 +27,7 @@ struct ClockCalibration : Calibration {
   ClockMachine machine;
   std::string build;   // build_id() of the mkbench that measured
   std::string engine;  // the engine that was measured
-  // End-to-end A/A runs; how many of them had an interval without 1, and how many the verdict
+  // End-to-end A/A runs, how many of their intervals exclude 1, and how many runs had the verdict
   // FASTER or SLOWER.
   int live = 0, live_excluding_one = 0, live_faster_or_slower = 0;
 };
@@ -51,11 +51,11 @@ void describe_fields(V& v, Tag<ClockMachine>) {
               &ClockMachine::driver);
 }
 
-// <user_data_dir()>/calibration/<device and uuid>.json; empty where there is no such folder.
+// <user_data_dir()>/calibration/<device and uuid>.json; empty if the folder or the name is unknown.
 std::filesystem::path clock_path(const ClockMachine& machine);
 
 // Writes the file of the calibration's machine, whole or not at all, and returns its path. Throws
-// Error(kRuntime) with errno's text, and where neither XDG_DATA_HOME nor HOME is set.
+// Error(kRuntime) if clock_path() is empty, or with errno's text if writing fails.
 std::filesystem::path write_clock(const ClockCalibration& calibration);
 
 struct FoundClock {
@@ -64,21 +64,21 @@ struct FoundClock {
   bool damaged = false;  // there is a file, but it was rejected
 };
 
-// Reads the file of this machine. A file that is damaged, or of another card or driver, is not
-// used, and the reason names it. Never throws.
+// Reads the file of this machine. A file that is damaged, or from another card or driver, is not
+// used, and FoundClock::reason names it. Does not throw for a bad file.
 FoundClock find_clock(const ClockMachine& machine);
 
 // The margin of comparisons with `processes` processes of each engine.
 SpeedMargin clock_margin(const FoundClock& found, int processes);
 
-// `calibration.clock` of a report: margin, half_width and source for comparisons with `processes`
-// processes, the power of their row, the A/A counts of all rows, and what was measured when.
-// Without a calibration: margin and source, and the reason why a file is not used.
+// `calibration.clock` of a report: margin, half_width, source and power for comparisons with
+// `processes` processes, the A/A counts of all rows, and what was measured when.
+// Without a calibration: margin and source, and the reason if a file was not used.
 nlohmann::json clock_report(const FoundClock& found, int processes);
 
-// The margin that a report's `calibration` records; half-width and least number of processes are
-// computed from its rows. Without `clock`: the margin of a machine without calibration. Throws
-// Error(kBadInput) that names the field for rows that cannot be read.
+// The margin of a report's `calibration`; half-width and least number of processes are computed
+// from its rows. Without `clock`: the margin of a machine without calibration. Throws
+// Error(kBadInput) that names the field if the rows cannot be read.
 SpeedMargin recorded_margin(const nlohmann::json& calibration);
 
 }  // namespace mkbench

@@ -81,7 +81,7 @@ struct CaseCollector::Taker {
   void operator()(const ProcessBegun& m) const {
     EngineReport* e = c.engine(m.engine);
     if (e == nullptr) return;
-    // A process that did not open an engine leaves its place empty.
+    // The place of a process that did not open the engine stays empty.
     e->timed_processes.resize(
         std::max(e->timed_processes.size(), static_cast<size_t>(m.process) + 1));
     e->timed_processes[static_cast<size_t>(m.process)] = m.facts;
@@ -144,12 +144,12 @@ struct CaseCollector::Taker {
   }
   void operator()(const VerdictGiven& m) const {
     if (m.engine.empty()) return c.end_case(m.verdict, m.reason);
-    // The ceiling is not judged: its failure is no verdict on the case.
+    // The ceiling is not judged, so its failure does not change the case's verdict.
     if (m.engine == kCeilingName) c.report_.ceiling.reason = m.reason;
     EngineReport* e = c.engine(m.engine);
     if (e == nullptr) return;
     e->verdict = m.verdict;
-    // The last verdict counts, and its reason comes before those of earlier failures.
+    // The last verdict counts, and its reason is listed before those of earlier failures.
     if (!m.reason.empty()) e->reasons.insert(e->reasons.begin(), m.reason);
   }
   void operator()(const CaseInterrupted&) const { c.interrupted_ = true; }
@@ -186,7 +186,7 @@ std::optional<JudgedCase> parity_memo(const CaseReport& c) {
     JudgedEngine& judged = memo.engines[e.flow_name];
     judged = {e, *e.parity};
     if (judged.parity.judged_in.empty()) judged.parity.judged_in = c.name;
-    judged.parity.rows.clear();  // the table is in the report of the case that was judged
+    judged.parity.rows.clear();  // they stay in the report of the case that was judged
     judged.parity.first_divergence.reset();
   }
   return memo;

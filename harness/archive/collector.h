@@ -33,7 +33,7 @@ class CaseCollector {
 };
 
 // The parity findings of a finished case, for CaseJob::judged of later cases of the same model in
-// the same run; empty unless every engine passed, and may_take_over() the model's findings.
+// the same run; nullopt unless every engine passed and may_take_over() permits it for the model.
 std::optional<JudgedCase> parity_memo(const CaseReport& c);
 
 }  // namespace mkbench

@@ -29,14 +29,14 @@ struct FormerRule {
   std::string_view path;
 };
 constexpr FormerRule kFormerRules[] = {
-    // Intervals did not allow for blocks that resemble their neighbours, nor for processes.
+    // Intervals ignored that neighbouring blocks resemble each other and that processes differ.
     {6, "cases[].comparisons"},
     {6, "cases[].engines[].ms_per_tok.ci"},
     {6, "cases[].engines[].tok_per_s_ci_low"},
     {6, "cases[].engines[].tok_per_s_ci_high"},
-    // The ceiling was a bandwidth that was measured once a run.
+    // The ceiling was a bandwidth, measured once a run.
     {6, "cases[].engines[].profile.no_waits_fraction"},
-    // The rows of the parity table stood beside the report.
+    // The rows of the parity table were in a file of their own.
     {6, "cases[].engines[].parity.exact"},
     {6, "cases[].engines[].parity.ties"},
     {6, "cases[].engines[].parity.drifts"},
@@ -47,7 +47,7 @@ constexpr FormerRule kFormerRules[] = {
     {6, "cases[].engines[].parity.strict_steps"},
     {6, "cases[].engines[].parity.strict_matched"},
     {6, "cases[].engines[].parity.flips"},
-    // All engines lived in one process, and a prefill was timed by itself.
+    // All engines lived in one process, and prefill tests were timed separately.
     {6, "cases[].engines[].samples[].process"},
     {6, "cases[].engines[].samples[].prefill_ms"},
 };
@@ -90,8 +90,8 @@ int64_t changed_leaves(const json& found, const json& blank) {
   return !found.is_null() && found != blank ? 1 : 0;
 }
 
-// Removes from `written` the fields that no field list names and, if the report is older, from
-// `computed` the fields that it did not have yet.
+// Removes from `written` the fields that `computed` lacks and, if the report is of an older schema,
+// from `computed` the fields that `written` lacks.
 void keep_shared(json& written, json& computed, bool older) {
   if (written.is_array() && computed.is_array()) {
     for (size_t i = 0; i < std::min(written.size(), computed.size()); ++i)
@@ -118,7 +118,7 @@ struct Aggregation {
   }
 };
 
-// The parity report of the earlier case whose verdict `e` took over: only that one has the table.
+// The earlier case's parity report from which `e` took its verdict: only that report has the rows.
 const ParityReport* judged_before(const Report& report, size_t case_index, const EngineReport& e) {
   for (size_t i = 0; i < case_index; ++i) {
     const CaseReport& earlier = report.cases[i];
@@ -151,8 +151,8 @@ std::optional<ModelShape> known_shape(const CaseReport& c) {
   return row->shape;
 }
 
-// The report without its derived values: aggregate() withholds the times of engines that were not
-// judged.
+// A copy of the report without derived values. Engines are set to SKIPPED, for which aggregate()
+// withholds times.
 Report blank_of(const Report& found, const Aggregation& aggregation) {
   Report blank = found;
   for (CaseReport& c : blank.cases) {
@@ -173,8 +173,8 @@ Report blank_of(const Report& found, const Aggregation& aggregation) {
   return blank;
 }
 
-// aggregate() may turn the run's verdict into a worse one, and the file holds only the result. The
-// verdict to start from is the recorded one or, if aggregate() added the last reason, a pass.
+// Restores the verdict and reasons that `e` had before aggregate(), which may worsen a verdict: the
+// recorded ones or, if aggregate() added the last reason, a pass without that reason.
 void choose_start(const CaseReport& found, const CaseReport& blank, size_t index,
                   const Aggregation& aggregation, EngineReport& e) {
   const EngineReport& wanted = found.engines[index];
@@ -227,7 +227,7 @@ void keep_own_reasons(const Report& found, Report& again) {
   again.reasons = without(found.reasons, derived.reasons);
 }
 
-// Margin and half-width must follow from the A/A rows, and the pin rate must equal the card's.
+// Margin and half-width must follow from the A/A rows, and the pin rate must be the GPU's.
 void recheck_calibration(const Report& found, const SpeedMargin& margin, Differences& d) {
   const json clock = member(found.calibration, "clock");
   if (clock.is_object()) {
@@ -244,7 +244,7 @@ void recheck_calibration(const Report& found, const SpeedMargin& margin, Differe
 
 void Differences::add(const std::string& path, const std::string& found,
                       const std::string& recomputed) {
-  // Whoever edited a report may have put control characters into it.
+  // An edited report may contain control characters.
   all_.push_back({path.empty() ? "top" : one_line(path, kLongestLine),
                   one_line(found, kLongestLine), one_line(recomputed, kLongestLine)});
 }
@@ -373,7 +373,7 @@ void recompute(const Report& found, const json& as_written, Differences& differe
 }
 
 void recheck_seal(const json& as_written, Differences& differences) {
-  if (!as_written.contains("seal")) return;  // read_report() requires it since 1.6
+  if (!as_written.contains("seal")) return;  // read_report() requires a seal since schema 1.6
   const json& found = as_written.at("seal");
   const json seal = seal_of(as_written);
   for (const auto& [part, hash] : seal.items()) {

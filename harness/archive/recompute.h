@@ -22,13 +22,13 @@ struct Difference {
 // Differences found so far, and how many values were compared.
 class Differences {
  public:
-  // For a report of an older minor version of the schema: fields whose rule has changed since, or
-  // whose inputs it does not hold, are left out (kFormerRules in recompute.cpp).
+  // In a report of an older minor version of the schema, leaves out the fields whose rule has
+  // changed since, or whose inputs the report does not hold (kFormerRules in recompute.cpp).
   void read_as(int schema_minor) { schema_minor_ = schema_minor; }
   // Compares two values, item by item, and counts them as one. Numbers are equal to 12 digits,
   // because another machine's exp() and log() may round the last one differently.
   void same(const std::string& path, const nlohmann::json& found, const nlohmann::json& recomputed);
-  // A statement about `path` that must hold; `wanted` completes "found X, recomputed ...".
+  // Reports a difference at `path` unless `does`; `wanted` completes "found X, recomputed ...".
   void holds(bool does, const std::string& path, const nlohmann::json& found,
              const std::string& wanted);
   void count(int64_t figures) { figures_ += figures; }
@@ -63,12 +63,12 @@ inline std::string item(const std::string& path, const char* list, size_t i) {
   return path + "." + list + "[" + std::to_string(i) + "]";
 }
 
-// Computes every derived field of `found` again. `as_written` is the JSON that it was read from.
-// Throws Error(kBadInput) where meta.options cannot be read.
+// Recomputes every derived field of `found`. `as_written` is the JSON that it was read from. Throws
+// Error(kBadInput) if meta.options cannot be read.
 void recompute(const Report& found, const nlohmann::json& as_written, Differences& differences);
 
-// Cross-checks the inputs of a case: receipts with ids, samples with axes and the order of the
-// blocks, checks of parity with their values and rows, ids with the closed form.
+// Cross-check the inputs of a case: receipts against ids, samples against axes and block order,
+// ids against the closed form; and the parity checks of an engine against their values and rows.
 void recheck_samples(const CaseReport& c, const std::string& path, const CaseSettings& settings,
                      const nlohmann::json& meta, Differences& differences);
 void recheck_parity(const CaseReport& c, const EngineReport& e, const std::string& path,
@@ -81,8 +81,8 @@ void recheck_seal(const nlohmann::json& as_written, Differences& differences);
 // read_report(), recompute() and recheck_seal() of a file; every message names it.
 Report read_and_recompute(const std::filesystem::path& file, Differences& differences);
 
-// Reads a report that must be as it was written. Throws Error(kIntegrity) with the first difference
-// that recomputing it finds; `asked_by` begins the message.
+// Reads a report that must be unchanged since it was written. Throws Error(kIntegrity) with the
+// first difference that recomputing finds; `asked_by` begins the message.
 Report read_sound_report(const std::filesystem::path& file, const std::string& asked_by);
 
 // The report.json that an argument names: a file, or the folder that holds it.

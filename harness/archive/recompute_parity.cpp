@@ -21,7 +21,7 @@ std::string check_path(const ParityReport& p, const std::string& path, Check che
   return item(path, "checks", static_cast<size_t>(find_check(p, check) - p.checks.data()));
 }
 
-// Numeric checks: the precision class gives the limit, and a value above it has failed.
+// For numeric checks the precision class gives the limit, and a value above it must have failed.
 void recheck_limits(const ParityReport& p, const std::string& path, int schema_minor,
                     Differences& d) {
   std::optional<RatioLimits> limits;
@@ -54,7 +54,7 @@ void recheck_limits(const ParityReport& p, const std::string& path, int schema_m
   if (ratchet == nullptr || !ratchet->value || p.reference.find(", ") != std::string::npos) return;
   const std::string at = check_path(p, path, Check::kRatchet);
   d.same(at + ".value", *ratchet->value, *rms->value);
-  // Any of four ratios can fail the ratchet, but the report holds only R_rms's committed value.
+  // Any of four ratios can fail the ratchet, but the report holds only the committed R_rms.
   if (ratchet->limit && *ratchet->value > *ratchet->limit)
     d.same(at + ".status", enum_text(ratchet->status), enum_text(CheckStatus::kFailed));
   const bool told = ratchet->detail.find("R_") != std::string::npos;
@@ -136,8 +136,8 @@ void recheck_parity(const CaseReport& c, const EngineReport& e, const std::strin
   differences.holds(passed || !times_allowed(e.verdict), path + ".verdict", enum_text(e.verdict),
                     "no pass: parity has not passed");
   if (!passed && p.verdict != Verdict::kIncomplete) {
-    // A judge that fails its own gate makes the reference invalid; an interrupt may come between
-    // the two verdicts.
+    // A judge that fails its own gate makes the reference invalid; an interrupt may come after the
+    // parity verdict and before the engine's.
     const bool is_judge = e.role == "baseline" && e.verdict == Verdict::kInvalidReference;
     const bool stopped = e.verdict == Verdict::kSkipped || e.verdict == Verdict::kNotJudged;
     differences.holds(is_judge || stopped || e.verdict == p.verdict, at + ".verdict",

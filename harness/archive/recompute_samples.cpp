@@ -21,7 +21,7 @@ namespace {
 
 using nlohmann::json;
 
-// The parts of a timed case's job on which its name and its prompt depend.
+// A timed case's job, as far as its name and its prompt depend on it.
 CaseJob job_of(const CaseReport& c, const CaseSettings& settings, const json& meta) {
   CaseJob job;
   job.model = {.row = find_model(c.model), .name = c.model};
@@ -89,9 +89,9 @@ void recheck_ceiling_sample(const CaseReport& c, const Sample& s, const std::str
   d.holds(s.prefill_ms == 0, path + ".prefill_ms", s.prefill_ms, "0: not a prefill test");
 }
 
-// An engine has a clock in all of its samples or in none. In valid samples the clocks differ by no
-// more than the overhead; if that was measured several times, the clocks inside the call at least
-// show no more than host_ms.
+// Checks that an engine has each clock in all of its samples or in none, and that in valid samples
+// no clock inside the call shows more than host_ms. If the overhead was measured only once,
+// clock_disagreement() must find nothing either.
 void recheck_clocks(const EngineReport& e, const std::string& path, Differences& d) {
   const ClockOverhead overhead = e.clock_overhead.value_or(ClockOverhead{});
   const bool measured_once = overhead.runs == kOverheadRuns && e.timed_processes.size() <= 1;
@@ -128,7 +128,7 @@ struct PlacedSample {
   double end_ms() const { return sample->start_ms + sample->times.host_ms; }
 };
 
-// All samples of a case, sorted by start time; equal start times by block and place.
+// All samples of a case, sorted by start time, then by block and place in the block.
 std::vector<PlacedSample> samples_of(const CaseReport& c, const std::string& path) {
   std::vector<PlacedSample> all;
   const auto add = [&](const std::vector<Sample>& samples, const std::string& of, const char* list,
@@ -149,7 +149,7 @@ std::vector<PlacedSample> samples_of(const CaseReport& c, const std::string& pat
   return all;
 }
 
-// How often each block was run: once, and once more for each time that it was dropped.
+// How often each dropped block may have been run: once more than it was dropped.
 std::map<int, int> runs_of_blocks(const CaseReport& c) {
   std::map<int, int> runs;
   for (const EngineReport& e : c.engines) {
@@ -160,9 +160,9 @@ std::map<int, int> runs_of_blocks(const CaseReport& c) {
   return runs;
 }
 
-// Checks that samples do not overlap, that blocks, places within a block and processes ascend,
-// apart from dropped blocks, which are run again later, and that all samples of one run of a block
-// have the same late id, repeats aside.
+// Checks that samples do not overlap; that processes, blocks and places within a block ascend
+// (dropped blocks are run again later); and that all samples of one run of a block have the same
+// late id (repeated samples excepted).
 void recheck_sequence(const CaseReport& c, const std::vector<PlacedSample>& samples,
                       Differences& d) {
   const std::map<int, int> most_runs = runs_of_blocks(c);
@@ -232,8 +232,8 @@ int64_t place_in(const std::vector<int>& order, int engine) {
   return std::find(order.begin(), order.end(), engine) - order.begin();
 }
 
-// Adds the samples of an engine whose place or block is wrong; `place` is the engine's number in
-// the orders.
+// Adds to `wrong` an engine's samples with a wrong place or block; `place` is the engine's number
+// in the orders.
 void add_wrong_places(const Placed& engine, int place, const std::vector<std::vector<int>>& orders,
                       std::vector<Difference>& wrong) {
   std::vector<size_t> by_block(engine.samples->size());
@@ -267,7 +267,7 @@ void add_wrong_places(const Placed& engine, int place, const std::vector<std::ve
 }
 
 // Checks the place of each engine in each block. An engine that failed before its first sample may
-// have had a place, so every subset of such engines is tried.
+// or may not have had a place, so every subset of such engines is tried.
 void recheck_order(const CaseReport& c, const std::string& path, const CaseSettings& settings,
                    Differences& d) {
   const std::vector<Placed> sampled = placed_engines(c, path, true),
@@ -319,7 +319,7 @@ void recheck_text(const CaseReport& c, const std::string& path, const ModelRow* 
   }
 }
 
-// Checks how many prompts of a live reference have a closed form, which follows from the seed.
+// Checks how many prompts of a live reference have a closed form; the seed gives the prompts.
 void recheck_live(const CaseReport& c, const std::string& path, const ModelRow& row, CaseJob job,
                   const CaseSettings& settings, Differences& d) {
   if (c.live_check.empty()) return;
@@ -331,7 +331,7 @@ void recheck_live(const CaseReport& c, const std::string& path, const ModelRow& 
          is_analytic(&row) ? live_check_text(live, parity_lagset(row), row.shape.vocab) : "");
 }
 
-// Checks the timed prompt, which follows from its seed, and on analytic weights the ids after it.
+// Checks the timed prompt against its seed and, on analytic weights, the ids that follow it.
 void recheck_prompt(const CaseReport& c, const std::string& path, const CaseJob& job,
                     const ModelShape& shape, const std::vector<PlacedSample>& samples,
                     Differences& d) {

@@ -118,7 +118,7 @@ std::optional<CaseReport> Resumption::take_over(const CaseJob& job) const {
                  one.candidate == (e.role == "candidate");
         });
     if (engine != job.engines.end()) e.flow_name = engine->name;
-    // The file of the failed step is written anew.
+    // The run writes the file of the failed step, and its command, again.
     if (e.parity && e.parity->failed_step) e.parity->failed_step->command.clear();
   }
   return taken;

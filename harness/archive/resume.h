@@ -1,4 +1,4 @@
-// --resume: an interrupted run goes on. Its finished cases are taken over, the others are run.
+// --resume: continues an interrupted run. Its finished cases are taken over, the others are run.
 #pragma once
 
 #include <filesystem>
@@ -12,8 +12,8 @@
 
 namespace mkbench {
 
-// A run's command, build and hashes of its engines' files, for the report's meta; compared by name
-// when the run is resumed.
+// A run's command, build and hashes of its engines' files, for the report's meta. They must be the
+// same when the run is resumed.
 nlohmann::json describe_identity(const std::string& command,
                                  const std::vector<std::string>& engines);
 
@@ -33,16 +33,16 @@ class Resumption {
   [[noreturn]] void refuse(const std::string& what, const std::string& found,
                            const std::string& wanted) const;
 
-  // Throws Error(kBadInput) naming the part of the machine, or the weights of a finished case, that
-  // differ from the interrupted run's. `load` gives the sha256 of a job's weights; weights that
+  // Throws Error(kBadInput) if the machine, or the weights of a finished case, differ from the
+  // interrupted run's; names what differs. `load` gives the sha256 of a job's weights; weights that
   // mkbench makes in memory follow from the build and are not compared.
   using LoadWeights = std::function<std::string(const CaseJob& job, int depth)>;
   void check_same(const nlohmann::json& environment, const std::vector<CaseJob>& jobs,
                   const LoadWeights& load) const;
-  // The finished report of a job's case; absent where the case is to be run.
+  // The finished report of a job's case; nullopt if the case must still be run.
   std::optional<CaseReport> take_over(const CaseJob& job) const;
 
-  // The jobs whose cases are to be run.
+  // The jobs whose cases must still be run.
   std::vector<CaseJob> left_of(const std::vector<CaseJob>& jobs) const;
 
   // The report's folder, or --out.

@@ -11,7 +11,7 @@
 
 namespace mkbench {
 
-// The time now in UTC, by strftime()'s format.
+// The current time in UTC; `format` as for strftime().
 std::string utc_now(const char* format);
 
 // Makes the report's folder before anything is measured, so that a run of minutes does not end
@@ -20,8 +20,8 @@ std::string utc_now(const char* format);
 std::filesystem::path make_output_folder(const std::string& asked,
                                          const std::string& asked_by = "--out");
 
-// Writes the tracebacks that reasons of the case's engines came with, each to a new file of the
-// report's folder (traceback-decoder.txt for decoder.py), and adds the file's name to the reason.
+// Writes each traceback that belongs to a reason of the case's engines to a new file in `folder`
+// (traceback-decoder.txt for decoder.py), and adds the file's name to that reason.
 void write_tracebacks(const std::filesystem::path& folder,
                       const std::map<std::string, Failed>& tracebacks, CaseReport& report);
 

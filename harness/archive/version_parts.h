@@ -16,8 +16,8 @@ double confidence_of(const Report& report);
 // The case of report `in` with the same model and axes as `c`; null if there is none.
 const CaseReport* case_like(const CaseReport& c, const Report& in);
 
-// The engine of case `in` with the name and role of `e`, an engine of `c`; if `c` has several such
-// engines, the one at the same place among them. Null if there is none.
+// The engine of case `in` with the name and role of `e`, an engine of `c`; if several engines share
+// them, the one at the same place among these. Null if there is none.
 const EngineReport* engine_like(const CaseReport& c, const EngineReport& e, const CaseReport& in);
 
 // True if an engine's time counts for the gate's verdict.
@@ -34,7 +34,7 @@ bool both_have_times(const EngineReport& base, const EngineReport& head, Version
 void judge_times(const EngineReport& base, const EngineReport& head, const RatioIntervals& ratio,
                  const RelativeRatio* relative, const VersionGate& gate, VersionRow& row);
 
-// The machine and the limits of a gate. Throws what allowed_regress() throws.
+// Sets the machine and the limits of a gate. Throws what allowed_regress() throws.
 void begin_gate(const Report& report, const SpeedMargin& margin, const GateLimits& limits,
                 VersionGate& gate);
 // Sets the gate's verdict from its rows; a failed or INCOMPLETE row outweighs an INCONCLUSIVE one.

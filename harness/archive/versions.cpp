@@ -15,7 +15,7 @@
 namespace mkbench {
 namespace {
 
-// Samples of an engine that a change of the machine affects as much as the others.
+// Samples of an engine that a change of the machine affects as much as the compared engines.
 struct Control {
   std::string name;    // empty: there is none
   std::string unlike;  // why it did different work in the two reports; empty if it did not
@@ -43,7 +43,7 @@ Control control_of(const CaseReport& base, const CaseReport& head, bool cuda) {
   return {};
 }
 
-// Why these two times are inconclusive whatever their interval; empty if they are usable.
+// Why two times are inconclusive, whatever their interval is; empty if they are usable.
 std::string doubt_of(const EngineReport& base, const EngineReport& head, const TimeRatio& ratio,
                      const VersionGate& gate) {
   if (!ratio.ci) {
@@ -104,7 +104,7 @@ void compare_times(const EngineReport& base, const EngineReport& head, const Con
     row.relative_ci = relative->usual.ci;
   }
   judge_times(base, head, ratio, relative ? &*relative : nullptr, gate, row);
-  // A change of the machine may account for the whole difference.
+  // Without a usable control, a change of the machine may account for the whole difference.
   if (row.verdict == Verdict::kRegression && !control.unlike.empty()) {
     row.verdict = Verdict::kInconclusive;
     row.reason += "; " + control.unlike + "; time HEAD again";
@@ -239,7 +239,7 @@ void judge_times(const EngineReport& base, const EngineReport& head, const Ratio
     row.verdict = Verdict::kInconclusive;
     row.reason = "HEAD knows its last input id before the clock begins, BASE does not";
   }
-  const bool one_name = base.name == head.name;  // else they are two files
+  const bool one_name = base.name == head.name;  // false in `mkbench compare` of two files
   if (one_name && base.resolved_name != head.resolved_name) {
     row.reason += fmt::format("{}BASE ran {}, HEAD {}", row.reason.empty() ? "" : "; ",
                               base.resolved_name, head.resolved_name);

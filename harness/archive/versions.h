@@ -1,5 +1,5 @@
-// Two reports of one machine: is an engine of the later one, HEAD, slower than in the earlier one,
-// BASE? What `mkbench gate` and `run --baseline` answer.
+// `mkbench gate` and `run --baseline`: of two reports of one machine, is an engine slower in the
+// later one (HEAD) than in the earlier one (BASE)?
 #pragma once
 
 #include <optional>
@@ -22,7 +22,7 @@ struct GateLimits {
 struct VersionSide {
   std::string report;  // its file, or the name of a baseline
   std::string git_sha, started;
-  Verdict verdict = Verdict::kPass;  // of the run
+  Verdict verdict = Verdict::kPass;  // the run's
 };
 
 constexpr std::string_view struct_name(Tag<VersionSide>) { return "version_side"; }
@@ -42,8 +42,8 @@ struct VersionRow {
   int base_processes = 0, head_processes = 0;
   Number ratio;  // HEAD's time over BASE's: TimeRatio
   std::optional<Interval> ci;
-  // Ratio and interval of its time over the control's, by process. The control is an engine that a
-  // change of the machine affects as much: the ceiling, on a CPU the first baseline. Empty: none.
+  // Ratio of times divided by the control's time in the same process. The control (empty: none) is
+  // what changes of the machine affect as much: the ceiling, on a CPU the first baseline.
   std::string control;
   Number relative;
   std::optional<Interval> relative_ci;
@@ -78,9 +78,9 @@ struct VersionGate {
   VersionSide base, head;
   ClockMachine machine;
   double confidence = 0.95;
-  double margin = 0;  // of the calibration; the larger one of both reports
+  double margin = 0;  // the calibration's; the larger one of both reports
   std::string margin_source;
-  int least_processes = 0;  // of each side (SpeedMargin); below it too_few is the row's reason
+  int least_processes = 0;  // needed of each side (SpeedMargin), else the reason is too_few
   std::string too_few;
   double allowed = 0;  // --max-regress, else the margin
   bool fails_inconclusive = false;
@@ -109,7 +109,7 @@ void describe_fields(V& v, Tag<VersionGate>) {
   });
 }
 
-// A red build takes more evidence than a green one: many rows are looked at in each of many builds.
+// REGRESSION needs more evidence than PASS, because many rows are tested in each of many builds.
 inline constexpr double kRegressionConfidence = 0.999;
 
 // Ratios of HEAD to BASE at a report's confidence and at kRegressionConfidence.
@@ -123,16 +123,16 @@ struct RelativeRatio : RatioIntervals {
   bool machine_faster = false;  // the usual interval of the control's own ratio lies below 1
 };
 
-// REGRESSION if the whole strict interval of `ratio` lies above 1 + allowed, PASS if its usual
-// interval lies at or below, else (or without intervals) INCONCLUSIVE. The control, if `relative`
-// is not null, turns three results into INCONCLUSIVE, because the machine may have changed:
-// REGRESSION, unless the whole usual interval of `relative` lies above too; anything else, if the
-// whole strict interval of `relative` lies above; PASS, if the machine became faster and `relative`
-// alone does not pass. The control scatters itself, so a usual interval confirms a REGRESSION.
+// REGRESSION if the whole strict interval of `ratio` lies above 1 + allowed; PASS if the usual one
+// lies at or below 1 + allowed; else (or without intervals) INCONCLUSIVE. If `relative` is not
+// null, a REGRESSION stands only if the whole usual interval of `relative` lies above too (the
+// strict one would ask too much, as the control also scatters). A PASS becomes INCONCLUSIVE if the
+// whole strict interval of `relative` lies above, or if the machine became faster and `relative`
+// alone does not pass.
 Verdict regression_verdict(const RatioIntervals& ratio, const RelativeRatio* relative,
                            double allowed);
 
-// Why two reports cannot be compared, each with the field and what both hold; empty where they can.
+// Why two reports cannot be compared: each field that differs, with both values; empty if they can.
 // `machine_differences` compares only device, driver and calibration, which are known before a run
 // measures; `version_differences` compares everything.
 std::vector<std::string> machine_differences(const Report& base, const Report& head);
@@ -150,16 +150,16 @@ SpeedMargin version_margin(const Report& base, const Report& head);
 // margin.
 double allowed_regress(const GateLimits& limits, const SpeedMargin& margin);
 
-// Compares every engine of the reports, which the caller has read and recomputed; `base_name` and
-// `head_name` name them in result and messages. Throws Error(kBadInput) like the two above.
+// Compares every engine of two reports that the caller has read and recomputed; result and messages
+// call them `base_name` and `head_name`. Throws what refuse_differences() and allowed_regress() do.
 VersionGate gate_versions(const Report& base, const std::string& base_name, const Report& head,
                           const std::string& head_name, const GateLimits& limits);
 
 // A table with a row for each engine of each case, and what led to the verdict.
 std::string render_gate(const VersionGate& gate);
 nlohmann::json gate_json(const VersionGate& gate);
-// A suite for each case with a test case for each engine. An INCONCLUSIVE that does not fail, and
-// an engine whose time decides nothing, are skipped.
+// A suite for each case with a test case for each engine. An INCONCLUSIVE that does not fail the
+// gate, and an engine whose time decides nothing, count as skipped.
 std::vector<JunitSuite> gate_suites(const VersionGate& gate);
 
 }  // namespace mkbench

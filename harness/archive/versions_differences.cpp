@@ -13,7 +13,7 @@
 namespace mkbench {
 namespace {
 
-// A field that two reports must agree on, and what each of them holds.
+// The text for a field on which two reports must agree but differ.
 std::string differ(const std::string& field, const std::string& base, const std::string& head) {
   const auto shown = [](const std::string& text) {
     return text.empty() ? std::string("nothing") : in_quotes(text);
@@ -30,7 +30,7 @@ bool same_axes(const CaseReport& a, const CaseReport& b) {
   return a.depth == b.depth && a.n_gen == b.n_gen && a.n_prompt == b.n_prompt;
 }
 
-// HEAD's case ended before it had engines: its own verdict is the result.
+// True if a case of HEAD failed before it had engines; its own verdict is then the result.
 bool failed_alone(const CaseReport& c) {
   return !times_allowed(c.verdict) && c.verdict != Verdict::kSkipped && c.engines.empty();
 }
@@ -58,7 +58,7 @@ void tell_missing_case(const CaseReport& c, const Report& base, const Report& he
 
 void compare_cases(const CaseReport& base, const CaseReport& head, std::vector<std::string>& all) {
   const std::string name = fmt::format("case {}: ", in_quotes(base.name));
-  // Weights that were not loaded have no sha256, and the case's verdict says why.
+  // Only weights that were loaded have a sha256; for others the case's verdict says why.
   if (!base.weights_sha256.empty() && !head.weights_sha256.empty())
     need_same(all, name + "model.weights_sha256", base.weights_sha256, head.weights_sha256);
   if (failed_alone(head)) return;

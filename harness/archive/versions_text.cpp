@@ -21,7 +21,7 @@ std::string processes_text(const VersionRow& row) {
   return row.ratio.value ? fmt::format("{}, {}", row.base_processes, row.head_processes) : "-";
 }
 
-// The file name of an engine that is a file: a path is wider than the rest of the table.
+// The engine's name, without the folder if it is a path, which would be wider than the table.
 std::string engine_text(const VersionRow& row) {
   return row.engine.substr(row.engine.rfind('/') + 1);
 }

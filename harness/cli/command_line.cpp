@@ -40,8 +40,8 @@ std::vector<std::string> visible_names(const CommandRow& command) {
   bad_usage(fmt::format("unexpected argument '{}' of 'mkbench {}'", extra, command.name));
 }
 
-// Removes the command from the arguments: the first word, unless it is a flag. Then the command is
-// the table's first row.
+// Removes the command from the arguments: the first word, unless that is a flag. Without a command
+// the table's first row is used.
 const CommandRow& take_command(std::vector<std::string>& args) {
   if (args.empty() || args[0].empty() || args[0][0] == '-') return command_rows().front();
   const std::string word = args[0];
@@ -139,7 +139,7 @@ void set_flag(const Flag<CommandSettings>& flag, const CLI::Option& handle,
   if (!flag.hidden || given) settings.values.push_back(value);
 }
 
-// Variables that no command and no script reads.
+// Warnings about MKBENCH_* variables that no command and no script reads.
 std::vector<std::string> environment_warnings(const std::vector<std::string>& environment_names) {
   std::vector<std::string> known = kOtherVariables, warnings;
   for (const CommandRow& row : command_rows()) {
@@ -201,7 +201,7 @@ ParsedCommandLine parse_command_line(const std::vector<std::string>& args,
   build_app(cli, command);
   try {
     std::vector<std::string> reversed(rest.rbegin(),
-                                      rest.rend());  // CLI11 takes them from the back
+                                      rest.rend());  // CLI11 takes arguments from the back
     cli.app.parse(reversed);
   } catch (const CLI::CallForHelp&) {
     parsed.early_exit = EarlyExit{0, cli.app.help()};

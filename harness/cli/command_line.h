@@ -1,5 +1,5 @@
-// The command line: a command's flags, from which the parser, the environment variables, --help and
-// the report's meta.options come.
+// The command line: a command's flags. The parser, the environment variables, --help and the
+// report's meta.options are all made from them.
 #pragma once
 
 #include <functional>
@@ -26,7 +26,7 @@ struct OptionValue {
 struct CommandSettings {
   std::string command;                 // its name
   std::vector<std::string> arguments;  // positional arguments
-  std::vector<OptionValue> values;     // of every flag of the command, in its order
+  std::vector<OptionValue> values;     // one for each flag of the command, in the flags' order
   std::string python;                  // for engines in Python and doctor; empty: the build's
   bool in_process = false;
   bool quiet = false;
@@ -55,14 +55,14 @@ Flag<S> format_flag(std::string S::*field) {
 
 // True if the command line or the environment gives the flag.
 bool was_given(const CommandSettings& settings, std::string_view flag);
-// True if the command line gives the flag. An environment variable holds for all calls, so a
-// command refuses a flag that does not fit only if it was typed.
+// True if the command line gives the flag. As an environment variable is set for all calls, a
+// command refuses an unsuitable flag only if it was typed.
 bool was_typed(const CommandSettings& settings, std::string_view flag);
 
 // {"n-gen": {"value": "128", "source": "default"}, ...}
 nlohmann::json options_to_json(const CommandSettings& settings);
 
-// What a command needs about the call of mkbench besides its settings.
+// What a command needs besides its settings.
 struct Invocation {
   const std::vector<std::string>& argv;
   StartHost start_host;
@@ -83,7 +83,7 @@ struct CommandRow {
 };
 const std::vector<CommandRow>& command_rows();
 
-// The row of a command with the settings S; every command has talk_flags() besides `flags`.
+// The row of a command whose settings are S. Its flags are `flags` and talk_flags().
 // `prepare` may be null: nothing to do.
 template <typename S>
 CommandRow command_row(std::string_view name, std::string_view help, std::string_view arguments,
@@ -118,19 +118,19 @@ struct ParsedCommandLine {
   std::vector<std::string> warnings;    // about the environment, for stderr
   std::optional<EarlyExit> early_exit;  // --help, --version
 
-  // The settings of a command line whose command is known.
+  // The settings, for a caller that knows the command's type S.
   template <typename S>
   const S& as() const {
     return dynamic_cast<const S&>(*settings);
   }
 };
 
-// The value of an environment variable, or nothing.
+// The value of an environment variable; nullopt if it is not set.
 using EnvironmentLookup = std::function<std::optional<std::string>(const std::string& name)>;
 
 // Parses `args` (without the program's name): command line > environment > default.
 // `environment_names` lists all MKBENCH_* variables that exist, to warn about unknown ones.
-// Throws Error(kBadInput) naming the flag, and the nearest known one where it is unknown.
+// Throws Error(kBadInput) naming the flag and, if it is unknown, the nearest known one.
 ParsedCommandLine parse_command_line(const std::vector<std::string>& args,
                                      const EnvironmentLookup& lookup,
                                      const std::vector<std::string>& environment_names);

@@ -20,7 +20,7 @@
 namespace mkbench {
 namespace {
 
-// Replaces this process by mkbench-all, which lies beside this program.
+// Replaces this process by mkbench-all, from the folder of this program.
 [[noreturn]] void become_all(const std::vector<std::string>& argv) {
   const auto program = program_folder() / "mkbench-all";
   std::vector<char*> arguments;
@@ -31,20 +31,20 @@ namespace {
               fmt::format("--in-process: {}: {}", program.string(), std::strerror(errno)));
 }
 
-// Ends the processes that this run started, but not children that a shell gave this process before.
+// Ends the processes that this run started, but not children from before (a shell that used exec).
 struct LeftProcesses {
   const std::vector<pid_t> before = child_processes();
   ~LeftProcesses() { end_left_processes(before); }
 };
 
-// Opens closed standard streams on /dev/null, so that no socket takes their place.
+// Opens closed standard streams on /dev/null, so that no socket gets their descriptors.
 void open_standard_streams() {
   for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
     if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) != fd) return;
   }
 }
 
-// Flushes standard output; if that fails, exit code 0 becomes RUNTIME_ERROR's.
+// Flushes standard output. If that fails, returns RUNTIME_ERROR's exit code in place of 0.
 int after_output(int status) {
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;
   if (status != 0) return status;  // the command has reported a failure
@@ -67,7 +67,7 @@ int run_command_line(const std::vector<std::string>& argv, const StartHosts& sta
   if (settings.in_process && !in_process) become_all(argv);
   open_standard_streams();
   install_interrupt_handlers();
-  // What a host started and left behind becomes a child of this process, not of init.
+  // A process that a host leaves behind becomes a child of this process, not of init.
   const LeftProcesses ended_last;
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   return after_output(

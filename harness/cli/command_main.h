@@ -13,8 +13,8 @@ namespace mkbench {
 // Returns the function that starts hosts; `python` is --python.
 using StartHosts = std::function<StartHost(const std::string& python)>;
 
-// `argv` includes the program's name; hosts are objects of this process where `in_process` is set.
-// Returns the exit code; an exception is printed as one line.
+// `argv` includes the program's name. `in_process`: hosts are objects of this process. Returns the
+// exit code; an exception is printed as one line.
 int command_main(const std::vector<std::string>& argv, const StartHosts& start_hosts,
                  bool in_process);
 

@@ -44,7 +44,7 @@ void Outlook::predict(std::vector<CaseJob> jobs, bool measure, bool whole) {
     if (whole && !one.fits()) one.refusal = memory_refusal(job, services, config, one.memory);
     cases_.push_back(one);
   }
-  // Backwards: the first case then finds its weights loaded last.
+  // Backwards, so that the weights that stay loaded are those of the first case.
   for (size_t i = jobs.size(); measure && i-- > 0;) {
     bool fits = true;
     for (size_t k = 0; k < jobs.size(); ++k)

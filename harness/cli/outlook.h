@@ -1,4 +1,4 @@
-// The time and memory that a run will take, printed before it begins, and what it took.
+// The time and memory that a run will take, printed before it begins, and those that it took.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -16,7 +16,7 @@ struct CaseOutlook {
   CaseMemory memory;
   Forecast forecast;
 
-  std::string residency;  // what choose_residency() said
+  std::string residency;  // what choose_residency() returned
   std::string refusal;    // why it does not fit into memory, and what would; else empty
 
   bool fits() const { return memory.fits(); }
@@ -28,17 +28,17 @@ class Outlook {
   Outlook(Hosts& hosts, double begin, double timeout_s)
       : hosts_(hosts), begin_(begin), forecaster_(timeout_s) {}
 
-  // Predicts the memory of every case and, with `measure`, the time too, by a few steps of each
+  // Predicts the memory of every case and, with `measure`, its time, from a few steps of each
   // engine; a model is not loaded if one of its cases does not fit into memory. `whole`: also time
-  // engines in files and short runs. Throws what the cases will throw, and Interrupted.
+  // engines in files and short runs. Throws what the cases would throw, and Interrupted.
   void predict(std::vector<CaseJob> jobs, bool measure, bool whole);
   const std::vector<CaseOutlook>& cases() const { return cases_; }
-  // Seconds that are spent besides the cases, such as drawing plots.
+  // Adds seconds that are spent outside the cases, such as drawing plots.
   void add(double seconds) { besides_s_ += seconds; }
 
   // "about 85 s, 1,180 MB of memory (22,144 MB are free)".
   std::string text() const;
-  // Notes how much memory of the job's device is taken (CaseServices::held_bytes).
+  // Records how much memory of the job's device is in use (CaseServices::held_bytes).
   void note_held(const CaseJob& job, int64_t bytes);
   // "took 88 s, 85 s predicted; at most 1,176 MB of memory, 1,180 MB predicted".
   std::string result() const;
@@ -48,7 +48,7 @@ class Outlook {
  private:
   double seconds() const;  // from the start of the run
   int64_t needed() const;
-  bool timed() const;  // the time of some engine is known
+  bool timed() const;  // true if the time of some engine is known
 
   Hosts& hosts_;
   const double begin_;

@@ -49,15 +49,15 @@ void warn_of_conditions(const PlanSettings& settings, const MachineProbe& probe,
       fmt::format("this machine is not fit for a verdict on times: {}", fmt::join(why, "; ")));
 }
 
-// Why the ring megakernel cannot run a model here, as the probe found it; empty where it can.
+// Why the ring megakernel cannot run a model here, according to the probe; empty if it can.
 std::string ring_obstacle_of(const MachineProbe& probe, const std::string& model) {
   if (!probe.usable) return "there is no usable GPU";
   const auto found = probe.ring_obstacles.find(model);
   return found != probe.ring_obstacles.end() ? found->second : "the probe left this model out";
 }
 
-// Adds the judge, then the yardsticks: parity needs the judge even under --compare none. `mkbench
-// parity` takes no --compare, and so has no yardstick.
+// Adds the judge, then the yardsticks. The judge is needed even with --compare none. `mkbench
+// parity` has no --compare, and so no yardstick.
 void choose_yardsticks(const PlanSettings& settings, CaseJob& job) {
   job.engines = {{.name = kJudgeName, .asked = kJudgeName, .judges = true}};
   for (const std::string& name : settings.compare) {
@@ -84,7 +84,7 @@ std::vector<std::string> engines_of_builds(const PlanSettings& settings,
   return files;
 }
 
-// Adds each candidate once, by its resolved name: megakernel is ring where ring can run the job's
+// Adds each candidate once, by its resolved name: megakernel becomes ring if ring can run the job's
 // model, else plain.
 void choose_candidates(const PlanSettings& settings, const MachineProbe& probe, RunPlan& plan,
                        CaseJob& job) {
@@ -112,9 +112,9 @@ void choose_candidates(const PlanSettings& settings, const MachineProbe& probe, 
   }
 }
 
-// Refuses a case that is longer than the model's config allows, before anything is measured.
+// Refuses, before anything is measured, a case that needs more positions than the model has.
 void check_positions(const CaseJob& job) {
-  if (is_analytic(job.model.row)) return;  // the host checks these once it has made the weights
+  if (is_analytic(job.model.row)) return;  // the host checks these after making their weights
   const ModelConfig config = model_config(job.model);
   const int64_t tokens = job.n_prompt > 0 ? kPrefillCheckTokens : job.n_gen;
   const int64_t needed = first_depth(job) + tokens;
@@ -127,7 +127,7 @@ void check_positions(const CaseJob& job) {
                   config.max_positions));
 }
 
-// Why the ceiling cannot be timed in a case; empty where it can.
+// Why the ceiling cannot be timed in a case; empty if it can.
 std::string no_ceiling(const MachineProbe& probe, const CaseJob& job, bool in_process) {
   if (!job.cuda()) return "no GPU";
   if (job.whole_parity || job.only) return "nothing is timed";
@@ -179,7 +179,7 @@ RunPlan plan_run(const PlanSettings& settings, const MachineProbe& probe) {
   const bool in_process = settings.in_process, replicates = plan.cuda && !in_process;
   CaseJob job;
   static_cast<CaseSettings&>(job) = settings;
-  // Parity alone has no timed prompt; its sweep starts alike in every run.
+  // `mkbench parity` times no prompt; with prompt_seed fixed, its sweep starts alike in every run.
   if (job.whole_parity) job.prompt_seed = job.seed;
   job.device = plan.cuda ? "cuda" : "cpu";
   job.gpu = settings.gpu;

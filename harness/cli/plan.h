@@ -10,11 +10,11 @@
 
 namespace mkbench {
 
-// The jobs of a run, and what is said about them before they start.
+// The jobs of a run, and what is printed about them before they start.
 struct RunPlan {
   bool cuda = false;
   std::string device_text;  // "cpu" or "cuda:0 NVIDIA H200"
-  std::string banner;       // why auto fell back to the CPU; else empty
+  std::string banner;       // why --device auto fell back to the CPU; else empty
   std::vector<std::string> warnings;
   std::vector<std::string> notes;  // lines for stderr that are not warnings
   std::vector<CaseJob> jobs;
@@ -23,9 +23,9 @@ struct RunPlan {
 // The models of a run: those that --model names, else the default of the device (GPU or CPU).
 std::vector<std::string> models_of(const PlanSettings& settings, bool cuda);
 
-// Plans a run for the machine that `probe` describes. Throws Error(kUnsupportedDevice) naming
-// --device cpu where cuda was asked for and is missing, Error(kBadInput) for models that do not
-// exist and for contexts longer than a model's config allows.
+// Plans a run for the machine that `probe` describes. Throws Error(kUnsupportedDevice), which
+// suggests --device cpu, if cuda was requested and is missing; Error(kBadInput) for models that do
+// not exist and for contexts longer than a model's config allows.
 RunPlan plan_run(const PlanSettings& settings, const MachineProbe& probe);
 
 // Prints warnings, notes and banner to stderr.

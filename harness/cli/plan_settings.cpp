@@ -11,7 +11,7 @@
 namespace mkbench {
 namespace {
 
-// Refuses words that are not among `known`; the refusal lists the known words and then `also`.
+// Refuses words that are not in `known`; the message lists the known words and then `also`.
 void check_words(std::string_view flag, const std::vector<std::string>& words,
                  const std::vector<std::string>& known, std::string_view also = "") {
   for (const std::string& word : words) {
@@ -74,7 +74,7 @@ void check_plan_settings(PlanSettings& settings) {
   }
   if (!settings.ids.empty() && was_given(settings, "n-prompt"))
     bad_usage("--ids and --n-prompt exclude each other");
-  // 53 bits pass through every reader of JSON.
+  // Every JSON reader keeps integers of 53 bits exactly.
   settings.prompt_seed =
       was_given(settings, "seed") ? settings.seed : random_below(uint64_t{1} << 53);
 }

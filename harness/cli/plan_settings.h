@@ -1,5 +1,5 @@
-// The settings from which plan.h makes cases, each with the flag that sets it: models, engines and
-// axes, the card, and processes and blocks as far as they depend on the device.
+// The settings from which plan.h makes cases, and the flags that set them: models, engines, axes,
+// the card, and the numbers of processes and blocks whose defaults depend on the device.
 #pragma once
 
 #include <optional>
@@ -22,10 +22,10 @@ struct CardSettings : CommandSettings {
   double timeout_s = 0;  // of one call of an engine
 };
 
-// --resident: whether all engines of a case are open at a time, or one.
+// --resident: how many engines of a case are open at a time, all or one.
 enum class Resident { kAuto, kAll, kOne };
 
-// Default numbers of paired blocks, unless chosen by time, and of warm-up runs.
+// Default numbers of paired blocks and of warm-up runs, unless they are chosen by time.
 inline constexpr int kDefaultBlocks = 10, kDefaultWarmup = 1;
 
 struct PlanSettings : CardSettings, CaseSettings {
@@ -36,11 +36,11 @@ struct PlanSettings : CardSettings, CaseSettings {
   std::vector<int> n_prompt, n_gen, n_depth;
   std::optional<int> processes, blocks;  // absent: the device's default
   int max_blocks = 0;
-  std::optional<int> warmup;  // absent: by time if blocks are by time, else kDefaultWarmup
+  std::optional<int> warmup;  // absent: chosen by time if blocks are, else kDefaultWarmup
   Resident resident = Resident::kAuto;
 };
 
-// Names of engines with one of `roles` (bits of Role), and paths. Throws Error(kBadInput).
+// Parses names of engines with one of `roles` (bits of Role), and paths. Throws Error(kBadInput).
 std::vector<std::string> parse_engines(const std::string& text, unsigned roles);
 inline auto engines_of(unsigned roles) {
   return [=](std::string_view, const std::string& text) { return parse_engines(text, roles); };
@@ -74,7 +74,7 @@ inline std::vector<Flag<CommandSettings>> in_process_flags() {
            &CommandSettings::in_process)};
 }
 
-// For profile and audit.
+// --model of profile and audit.
 inline Flag<PlanSettings> models_flag() {
   return flag("model LIST", "Models, as run takes them [synthetic; tiny,tiny-untied on cpu].",
               &PlanSettings::models, parse_word_list);

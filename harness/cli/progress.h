@@ -1,4 +1,4 @@
-// Progress on stderr: a bar on a terminal, a line now and then in a log.
+// Progress on stderr: a bar on a terminal, else an occasional line.
 #pragma once
 
 #include <chrono>

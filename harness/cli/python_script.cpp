@@ -16,7 +16,7 @@
 namespace mkbench {
 namespace {
 
-// An anonymous file that holds `text`, at its beginning; -1 with errno on failure.
+// An anonymous file that holds `text`, positioned at its start; -1 with errno on failure.
 int open_text(const std::string& text) {
   const int file = memfd_create("mkbench-input", MFD_CLOEXEC);
   if (file < 0) return -1;
@@ -38,7 +38,7 @@ int open_text(const std::string& text) {
   _exit(127);
 }
 
-// Python, the script and its arguments; empty, with a line in `problem`, if the script is missing.
+// The words of the command; empty, with a line in `problem`, if the script is missing.
 std::vector<std::string> command_of(const PythonScript& script, std::string& problem) {
   const std::filesystem::path path = data_root() / "scripts" / script.name;
   if (!std::filesystem::exists(path)) {
@@ -50,7 +50,7 @@ std::vector<std::string> command_of(const PythonScript& script, std::string& pro
   return command;
 }
 
-// What execvp takes; points into `command`.
+// The words as execvp() takes them; they point into `command`.
 std::vector<char*> words_of(std::vector<std::string>& command) {
   std::vector<char*> words;
   for (std::string& word : command) words.push_back(word.data());

@@ -9,9 +9,9 @@ namespace mkbench {
 struct PythonScript {
   std::string name;  // a file of scripts/
   std::vector<std::string> arguments;
-  std::string input = {};         // its standard input; empty: mkbench's
-  std::string* output = nullptr;  // takes its stdout; null: as prints_result says
-  bool prints_result = false;     // its stdout is mkbench's; else it goes to stderr with the rest
+  std::string input = {};         // the script's standard input; empty: mkbench's
+  std::string* output = nullptr;  // receives the script's stdout; null: see prints_result
+  bool prints_result = false;     // the script's stdout is mkbench's; else mkbench's stderr
 };
 
 // Replaces this process by the script. Returns only if the script could not be started, with the

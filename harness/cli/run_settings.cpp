@@ -25,7 +25,7 @@ using nlohmann::json;
 constexpr std::array<std::string_view, 10> kFree = {"out",     "resume",       "output",  "junit",
                                                     "plot",    "parity-table", "dry-run", "quiet",
                                                     "verbose", "list-devices"};
-// Options that take effect before the report is read, and so must be given again.
+// Options that take effect before the report is read, so a resumed run must be given them again.
 constexpr std::array<std::string_view, 2> kEarly = {"python", "in-process"};
 
 template <size_t N>
@@ -100,7 +100,7 @@ RunSettings resumed_settings(const RunSettings& given, const Resumption& resumpt
 nlohmann::json describe_run(const PlanSettings& settings, const std::vector<std::string>& argv,
                             const std::string& output) {
   const BuildInfo build = build_info();
-  std::vector<std::string> shown = argv;  // the report does not show where the program lies
+  std::vector<std::string> shown = argv;  // the report does not show the program's folder
   if (!shown.empty()) shown[0] = fs::path(shown[0]).filename().string();
   nlohmann::json meta = describe_identity(settings.command, settings.engines);
   meta.update({{"argv", shown},

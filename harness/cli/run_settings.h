@@ -68,7 +68,7 @@ inline std::vector<Flag<RunSettings>> report_flags() {
   };
 }
 
-// Flags that run and compare have and parity has not.
+// Flags of run and compare that parity does not have.
 inline std::vector<Flag<RunSettings>> result_flags() {
   using R = RunSettings;
   return {
@@ -89,7 +89,7 @@ inline std::vector<Flag<RunSettings>> result_flags() {
   };
 }
 
-// Flags that run, compare and parity have after their own.
+// Flags of run, compare and parity, listed after each one's own.
 inline std::vector<Flag<RunSettings>> shared_flags() {
   return flags_of<RunSettings>(device_flags(), card_flags(), in_process_flags(), judge_flags(),
                                report_flags());
@@ -109,16 +109,16 @@ void check_run_settings(RunSettings& settings);
 // Sets what `mkbench parity` implies, then calls check_run_settings().
 void require_parity_arguments(RunSettings& settings);
 
-// The settings with which an interrupted run continues: an option that is not given gets its recorded
-// value. Throws Error(kBadInput) if a given option differs from its recorded value.
+// The settings with which an interrupted run continues: an option that is not given gets its
+// recorded value. Throws Error(kBadInput) if a given option differs from its recorded value.
 RunSettings resumed_settings(const RunSettings& given, const Resumption& resumption);
 
-// The `meta` of a report: argv, build, options, time of the start. `output`: the report's folder.
+// The `meta` of a report: argv, build, options, start time. `output`: the report's folder.
 nlohmann::json describe_run(const PlanSettings& settings, const std::vector<std::string>& argv,
                             const std::string& output);
 
-// Checks the paths that a command reads or writes, so that a typo fails before minutes of work. Throws
-// Error(kBadInput).
+// Checks the paths that a command reads or writes, so that a typo fails before minutes of work.
+// Throws Error(kBadInput).
 void check_paths(const std::string& junit, const std::string& reference);
 
 }  // namespace mkbench

@@ -21,7 +21,7 @@ namespace {
 using nlohmann::json;
 using Texts = std::map<int32_t, std::string>;  // printable
 
-// Calls take(id, text) for every place of the case that has an id and no text.
+// Calls take(id, text) for every place in the case that has an id but no text.
 template <typename Take>
 void for_each_bare_id(CaseReport& c, const Take& take) {
   const auto bare = [&](int32_t id, std::string& text) {
@@ -45,7 +45,7 @@ std::set<int32_t> wanted_ids(CaseReport& c) {
   return ids;
 }
 
-// The folder of the case's model where it holds a tokenizer; else an empty path.
+// The folder of the case's model if it holds a tokenizer.json; else an empty path.
 std::filesystem::path tokenizer_folder(const CaseReport& c) {
   try {
     const std::filesystem::path folder = resolve_model(c.model).folder;
@@ -54,7 +54,7 @@ std::filesystem::path tokenizer_folder(const CaseReport& c) {
         !folder.empty() && std::filesystem::exists(folder / "tokenizer.json", none) && !none;
     return there ? folder : std::filesystem::path();
   } catch (const Error&) {
-    return {};  // the case has reported it
+    return {};  // the case has reported this error
   }
 }
 
@@ -70,7 +70,7 @@ void fill_in(CaseReport& c, const Texts& texts) {
   if (const auto text = sequence_text(c.token_texts, c.generated_ids)) c.generated_text = *text;
 }
 
-// Reads the answer of scripts/token_texts.py for one folder.
+// Reads the answer of scripts/token_texts.py for one folder: bytes in hex, by id.
 Texts texts_of(const json& pieces) {
   Texts texts;
   for (const auto& [id, hex] : pieces.items()) {
@@ -83,7 +83,7 @@ Texts texts_of(const json& pieces) {
   return texts;
 }
 
-// Sends the script ids by folder and returns its answer by folder.
+// Sends the script the ids of each folder, and returns its answer, also by folder.
 json ask_script(const json& question) {
   std::string problem, output;
   const PythonScript script{.name = "token_texts.py",
@@ -107,7 +107,7 @@ std::vector<std::string> add_token_texts(Report& report) {
   std::map<std::string, std::set<int32_t>> wanted;
   std::map<std::string, std::vector<CaseReport*>> cases;
   for (CaseReport& c : report.cases) {
-    // A case with texts was taken over from an earlier report.
+    // A case that already has texts was taken over from an earlier report.
     const std::set<int32_t> ids = c.token_texts.empty() ? wanted_ids(c) : std::set<int32_t>();
     const std::string folder = ids.empty() ? "" : tokenizer_folder(c).string();
     if (folder.empty()) continue;

@@ -1,4 +1,4 @@
-// The texts of a report's token ids, by the tokenizer.json in the folders of its models.
+// The texts of a report's token ids, from the tokenizer.json in its models' folders.
 #pragma once
 
 #include <string>
@@ -8,9 +8,9 @@
 
 namespace mkbench {
 
-// Fills in token_texts, generated_text and the texts of parity tables and failed steps that no
-// reference has given, in every case whose model has a tokenizer.json. One call of Python for the
-// whole report. Returns one line for each cause by which ids stay without text.
+// In every case whose model has a tokenizer.json, fills in token_texts, generated_text and those
+// texts of parity tables and failed steps that no reference has given. Calls Python once for the
+// whole report. Returns one line for each reason why ids remain without text.
 std::vector<std::string> add_token_texts(Report& report);
 
 }  // namespace mkbench

@@ -35,7 +35,7 @@ void CardSampler::begin() {
 
 std::optional<Telemetry> CardSampler::end(std::chrono::milliseconds patience) {
   std::unique_lock lock(mutex_);
-  // A part that is shorter than the thread needs to wake up gets its one reading too.
+  // Even a timed part that ends before the thread has woken up gets one reading.
   changed_.wait_for(lock, patience,
                     [&] { return !reading_ && (!readings_.empty() || !watching_); });
   watching_ = false;

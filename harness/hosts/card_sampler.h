@@ -24,8 +24,8 @@ class CardSampler {
 
   // The first reading is taken at once.
   void begin();
-  // Waits for a reading in progress, at most `patience` if the driver does not answer, and sums up
-  // all readings since begin(); nullopt if none has succeeded.
+  // Waits, at most `patience`, for the first reading and for one in progress, and sums up all
+  // readings since begin(); nullopt if none has succeeded.
   std::optional<Telemetry> end(std::chrono::milliseconds patience = std::chrono::seconds(1));
 
  private:
@@ -36,7 +36,7 @@ class CardSampler {
   std::mutex mutex_;
   std::condition_variable changed_;
   bool stop_ = false, watching_ = false, reading_ = false;
-  int part_ = 0;  // number of begin() calls; a reading that ends after its part is dropped
+  int part_ = 0;  // number of begin() calls; a reading that ends in a later part is dropped
   std::vector<CardReading> readings_;
   std::thread thread_;
 };

@@ -13,7 +13,7 @@ namespace mkbench {
 void repeat_in_fresh_processes(const CaseJob& job,
                                const std::function<std::unique_ptr<Hosts>()>& start,
                                const std::function<bool()>& stop, CaseReport& report) {
-  CaseJob again = job;  // without the engines that have failed before
+  CaseJob again = job;  // without candidates that have no repeats to compare
   std::erase_if(again.engines, [&](const CaseEngine& engine) {
     return engine.candidate &&
            std::none_of(report.engines.begin(), report.engines.end(), [&](const EngineReport& e) {

@@ -1,4 +1,4 @@
-// The prompts that parity repeats, once more in processes that have done nothing else.
+// Repeats parity's repeated prompts once more, in processes that have done nothing else.
 #pragma once
 
 #include <functional>
@@ -15,8 +15,8 @@ inline bool waits_for_repeats(const EngineReport& e) {
   return e.parity && !e.parity->repeats_sha256.empty();
 }
 
-// Repeats the prompts of a case in fresh processes, which must give the bits of `report`'s engines;
-// changes the verdict of those that do not.
+// Repeats the prompts of a case in fresh processes, which must give the bits in `report`; changes
+// the verdict of engines for which they do not.
 void repeat_in_fresh_processes(const CaseJob& job,
                                const std::function<std::unique_ptr<Hosts>()>& start,
                                const std::function<bool()>& stop, CaseReport& report);

@@ -14,7 +14,7 @@ namespace {
 
 // Limits for opening an engine, and for one that may compile its code first.
 constexpr double kOpenLimitS = 120, kCompilingOpenLimitS = 900;
-// A call may take ten times what its pace predicts, and at least 20 s.
+// CallLimit::expected_s of a prefill or decode: 10 x what its pace predicts, and at least 20 s.
 constexpr double kPaceFactor = 10, kLeastLimitS = 20;
 
 WeightsPlace place_of(const ModelWeights& weights) {
@@ -95,14 +95,14 @@ std::vector<int32_t> HostEngine::decode(DecodeCall call, const int32_t* forced, 
   const size_t logit_bytes =
       static_cast<size_t>(steps) * static_cast<size_t>(vocab_) * sizeof(float);
   if (forced != nullptr) std::memcpy(memory, forced, bytes);
-  // An engine that does not write its logits leaves what the caller filled in.
+  // Copied there and back, so that an engine that writes no logits leaves the caller's values.
   if (logits_out != nullptr) std::memcpy(memory + layout.logits, logits_out, logit_bytes);
   const auto done = ask_host<Decoded>(call, decode_pace_.limit(steps, timeout_s_));
   interval_ = done.interval;
   times_ = done.times;
   decode_pace_.learn(interval_, steps);
   if (logits_out != nullptr) std::memcpy(logits_out, memory + layout.logits, logit_bytes);
-  // Ids beyond n were not sent: they show as -1.
+  // Ids beyond the n-th are not in the arena, and are returned as -1.
   std::vector<int32_t> ids(static_cast<size_t>(std::max(done.ids, 0)), -1);
   std::memcpy(ids.data(), memory + layout.ids, std::min(bytes, ids.size() * sizeof(int32_t)));
   return ids;
@@ -122,7 +122,7 @@ void HostEngine::rewind(int position) {
 }
 
 LaunchTrace HostEngine::trace(int n) {
-  // To start the recorder takes seconds.
+  // Starting the recorder takes seconds.
   CallLimit limit = decode_pace_.limit(n, timeout_s_);
   limit.expected_s = timeout_s_;
   return ask_host<Traced>(TraceCall{opened_.engine, n}, limit).trace;
@@ -173,7 +173,7 @@ Timeline HostEngine::timeline() {
 }
 
 std::optional<std::vector<float>> HostEngine::floats(int layer, std::optional<int> position) {
-  // Room for the longest row of any model that is known.
+  // Enough for the longest row of any known model.
   constexpr size_t kMostFloats = size_t{1} << 18;
   link_->arena().at_least(kMostFloats * sizeof(float));
   const auto answer =
@@ -181,7 +181,7 @@ std::optional<std::vector<float>> HostEngine::floats(int layer, std::optional<in
   if (!answer.floats) return std::nullopt;
   const size_t count = std::min(kMostFloats, static_cast<size_t>(std::max(*answer.floats, 0)));
   std::vector<float> row(count);
-  // A server in this process may have moved the arena meanwhile.
+  // With --in-process the server of this call may have moved the arena.
   std::memcpy(row.data(), link_->arena().at_least(count * sizeof(float)), count * sizeof(float));
   return row;
 }

@@ -53,7 +53,7 @@ class HostEngine final : public Engine {
   std::string ablate(Ablation ablation);
   // When the last prefill() or decode() ran, by the clock of the harness's code in the host.
   const HostInterval& last_interval() const { return interval_; }
-  const std::string& name() const { return name_; }  // as it was requested
+  const std::string& name() const { return name_; }  // as requested
   std::string settings() const override { return opened_.settings; }
   double open_ms() const { return open_ms_; }
   HostLink& link() const { return *link_; }

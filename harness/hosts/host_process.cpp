@@ -29,8 +29,8 @@ namespace {
 constexpr double kLongestDeathSeconds = 20;
 // A host whose channel is closed leaves by itself within this time.
 constexpr double kLeaveSeconds = 1;
-// A call past its limit hangs if it shows no progress for this long, or for half of its limit if
-// that is shorter.
+// A call past its expected_s counts as hung if it shows no progress for this long, or for half of
+// expected_s if that is shorter.
 constexpr double kStandstillSeconds = 10;
 constexpr int kPollMs = 100;
 constexpr int kCrossings = 32;
@@ -41,8 +41,8 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// How many processes the kernel has killed for lack of memory: in this container if its control
-// group is the root that it sees, else on the machine; 0 if unknown.
+// How many processes the kernel has killed for lack of memory: in this container if /sys/fs/cgroup
+// is the container's own control group, else on the machine; 0 if unknown.
 int64_t oom_kills() {
   for (const char* path : {"/sys/fs/cgroup/memory.events", "/proc/vmstat"}) {
     std::ifstream file(path);
@@ -79,7 +79,7 @@ struct ChildPlan {
   prctl(PR_SET_PTRACER, plan.parent);      // lets the parent's gdb attach where Yama restricts that
   const int score = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
   if (score >= 0 && write(score, "500", 3) < 0) {
-  }  // where it is not permitted, the kernel chooses by size
+  }  // without this score the kernel chooses by size
   const int sources[] = {plan.call, plan.progress, plan.arena, STDERR_FILENO};
   const int targets[] = {kCallFd, kProgressFd, kArenaFd, kStderrFd};
   int moved[4];
@@ -173,7 +173,7 @@ void HostProcess::need_hello() {
   }
   std::sort(us.begin(), us.end());
   facts_.crossing_us = us[kCrossings / 2];
-  facts_.crossing_sd_us = *middle_deviation(us);  // the first calls of a process are slow
+  facts_.crossing_sd_us = *middle_deviation(us);  // medians: the first calls of a process are slow
 }
 
 ProcessFacts HostProcess::facts() {
@@ -269,7 +269,7 @@ void HostProcess::ask_progress(Running& running) {
       const std::lock_guard lock(progress_mutex_);
       progress_ = *now;
     } catch (const Error&) {
-      return;  // a progress that cannot be read is no progress
+      return;  // an unreadable message does not count as progress
     }
   }
   if (!asked_progress_) asked_progress_ = write_all(progress_fd_, &kAskProgress, 1);
@@ -326,8 +326,8 @@ void HostProcess::resume() {
   stopped_ = false;
 }
 
-// Waits up to `seconds` for the end of the process; returns its status, -1 without one. A second
-// Ctrl-C ends the wait where it is interruptible.
+// Waits up to `seconds` for the end of the process; returns its status, or -1 if it has not ended.
+// A second Ctrl-C ends the wait if it is interruptible.
 int HostProcess::reap(double seconds, bool interruptible) {
   const Clock::time_point begin = Clock::now();
   int status = -1;
@@ -344,15 +344,15 @@ int HostProcess::reap(double seconds, bool interruptible) {
   return -1;
 }
 
-// True once the process has ended. Its socket may still be open then, in a process that it started.
+// True once the process has ended; a process that it started may still hold its socket open.
 bool HostProcess::gone() const {
   siginfo_t info{};
   return waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
          info.si_pid == pid_;
 }
 
-// Ends every process of the group `group`, also those that the host started and that outlive it. A
-// process stuck in the operating system is left behind, or mkbench would hang with it.
+// Ends every process of the group, also those that the host started and that outlive it. After 20 s
+// a process stuck in the operating system is left behind, or mkbench would hang too.
 void HostProcess::kill_group(pid_t group) {
   if (group <= 0) return;  // kill() would signal other processes
   kill(-group, SIGKILL);

@@ -19,8 +19,8 @@ struct HostCommand {
   std::string build;              // the build that its hello must name
   std::string holds;              // what messages call it: "ring", "the judge's runs"
   nlohmann::json greeting{};      // a frame that the host gets before it says hello; null: none
-  // Above 0: the first words of argv are a profiler that runs the host as its child and may take
-  // this many seconds to write its report after the host has ended.
+  // Above 0: argv begins with a profiler, which runs the host as its child and may take this many
+  // seconds to write its report after the host has ended.
   double profiler_s = 0;
 };
 
@@ -34,7 +34,7 @@ inline constexpr double kInterruptGraceS = 20;
 // main thread, or to a thread that ends all its hosts.
 class HostProcess final : public HostLink {
  public:
-  // Throws Error(kRuntime) with errno's text where no process can be made.
+  // Throws Error(kRuntime) with errno's text if no process can be made.
   explicit HostProcess(HostCommand command);
   // Ends the host: closes its socket, then kills its process group.
   ~HostProcess() override;
@@ -51,8 +51,8 @@ class HostProcess final : public HostLink {
   void end(ErrorKind kind, const std::string& why) override;
 
   pid_t pid() const { return pid_; }
-  // Ends the host by closing its channel, and waits for the process, which is the profiler where
-  // there is one. Returns how it ended, as waitpid() gives it.
+  // Ends the host by closing its channel, and waits for the started process: the profiler, or the
+  // host itself. Returns how that process ended, as waitpid() gives it.
   int leave();
   // What a profiler has printed; a host's own output goes to the parent's stderr.
   std::string profiler_output() const;
@@ -88,7 +88,7 @@ class HostProcess final : public HostLink {
   std::string printed_;  // what the profiler had printed when it ended
   bool hello_ = false, stopped_ = false, asked_progress_ = false;
   int64_t oom_kills_ = 0;  // oom_kills() when the running call began
-  std::string death_;      // why the host is no more; empty while it lives
+  std::string death_;      // why the host has ended; empty while it lives
   ErrorKind death_kind_ = ErrorKind::kRuntime;
   std::optional<FrameReader> answers_, told_;
   Clock::time_point started_;
@@ -97,9 +97,9 @@ class HostProcess final : public HostLink {
   ProgressTold progress_;
 };
 
-// Kills what hosts have started outside their process group and left behind: once its host has
-// died, such a process is a child of this one (PR_SET_CHILD_SUBREAPER). Called when all hosts have
-// ended.
+// Kills this process's children except `but`, for up to 2 s. Called when all hosts have ended: a
+// process that a host started outside its process group is then a child of this one
+// (PR_SET_CHILD_SUBREAPER).
 void end_left_processes(const std::vector<pid_t>& but);
 
 // The children of this process, as the kernel lists them.

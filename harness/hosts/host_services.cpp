@@ -19,12 +19,12 @@
 namespace mkbench {
 namespace {
 
-// A call may wait for a core on its way to a host and back: up to this, and a tenth of its time.
+// On its way to a host and back, a call may wait this long plus a tenth of its time for a core.
 constexpr double kSlackMs = 20, kSlackShare = 0.1;
 
 std::vector<GreedyReference> read_references(const CaseJob& job, const std::string& name) {
   std::vector<GreedyReference> references;
-  // A reference that was captured from these weights also replaces ids that others published.
+  // References that the user captured from these weights replace all others, also published ids.
   if (job.reference_dir.empty()) {
     for (const auto& path : find_users_references(job.model))
       references.push_back(read_reference(path));
@@ -37,15 +37,15 @@ std::vector<GreedyReference> read_references(const CaseJob& job, const std::stri
   return references;
 }
 
-// The GPU of a job as CUDA shows it now; nothing without it.
+// The GPU of a job as CUDA shows it now; nullopt if CUDA does not show it.
 std::optional<DeviceInfo> card_of_job(const CaseJob& job, Hosts& hosts) {
   const auto facts = ask<CardFacts>(hosts.about_card(), CardCall{.gpu = job.gpu}, kQuestion);
   const DeviceInfo* device = find_device(facts.devices, job.gpu);
   return device != nullptr ? std::optional(*device) : std::nullopt;
 }
 
-// True if libtorch uses oneDNN's bf16 kernels, which are compiled for each shape: on CPUs with AVX-512.
-// On an EPYC without it three runs took 243 to 257 MB less than the figures of compiled_bytes() add up to.
+// True if libtorch uses oneDNN's bf16 kernels, compiled for each shape: on x86 only with AVX-512.
+// An EPYC without it took 243 to 257 MB less (3 runs) than the figures in compiled_bytes() sum to.
 bool compiles_for_shapes() {
 #if defined(__x86_64__)
   return __builtin_cpu_supports("avx512bw") != 0;
@@ -54,12 +54,12 @@ bool compiles_for_shapes() {
 #endif
 }
 
-// Code and scratch that libtorch's bf16 kernels for CPUs (oneDNN) keep for every shape that they have
+// Code and scratch that libtorch's bf16 kernels for CPUs (oneDNN) keep for every shape they have
 // met: the process of eager on tiny grew by 78, 107, 181 and 326 MB over 48, 64, 128 and 207 cache
 // lengths, and by 51 MB over 16 lengths behind a prefill of 599 rows (EPYC, libtorch 2.11). The
-// truth's fp32 kernels keep none, and oneDNN keeps at most 1,024 kernels, two a length. Engines in
-// Python call fused attention, which keeps none for a length either (transformers 5.17). The package
-// of `compiled` with its run-time took 69 and 81 MB more than `graph` on tiny and tiny-untied.
+// truth's fp32 kernels and the fused attention of engines in Python (transformers 5.17) keep
+// nothing per length. oneDNN keeps at most 1,024 kernels, two a length. The package of `compiled`
+// with its run-time took 69 and 81 MB more than `graph` on tiny and tiny-untied.
 int64_t compiled_bytes(const std::string& name, const CaseShapes& shapes) {
   constexpr int64_t kFirst = 20'000'000, kOfLength = 1'300'000, kOfPrefill = 4'000'000,
                     kOfPackage = 75'000'000;
@@ -71,8 +71,8 @@ int64_t compiled_bytes(const std::string& name, const CaseShapes& shapes) {
   return kFirst + kOfLength * std::min(shapes.lengths, kMostLengths) + kOfPrefill * shapes.prefills;
 }
 
-// What libtorch's libraries keep on a card beside a context: its process took 168 MB more than one
-// without them (H100, libtorch 2.11). Engines in Python compute by the same libraries.
+// What libtorch's libraries keep on a card beside the context: a process with them took 168 MB more
+// than one without (H100, libtorch 2.11). Engines in Python use the same libraries.
 int64_t library_bytes(const std::string& name) {
   constexpr int64_t kOfTorch = 168'000'000;
   const HostKind kind = host_kind(name);
@@ -103,7 +103,7 @@ class HostServices::CardWatch {
  public:
   CardWatch(const CaseJob& job, Hosts& hosts) : job_(job), hosts_(hosts) {}
 
-  // Not inside a turn: a host is asked which card it is.
+  // Must not be called inside a turn, because it asks a host which card the job uses.
   void watch(bool on) {
     on_ = on && job_.cuda();
     if (on_ && !looked_) start();
@@ -184,7 +184,7 @@ int64_t HostServices::bytes(const EngineRequest& request, const ModelConfig& con
   try {
     return hosts_.bytes(on_device(request), config);
   } catch (const Error&) {
-    return 0;  // opening the engine fails too, and is its own verdict
+    return 0;  // opening the engine fails too, and gives the verdict
   }
 }
 
@@ -194,14 +194,14 @@ int64_t HostServices::process_bytes(const std::string& name, const CaseShapes& s
                              library_bytes(name)
                        : hosts_.idle_bytes(name) + compiled_bytes(name, shapes);
   } catch (const Error&) {
-    return 0;  // a process that does not start is the verdict of its engine
+    return 0;  // the failed start gives its engine's verdict
   }
 }
 
 int64_t HostServices::shared_bytes(const ModelConfig& config) const {
   if (job_.cuda()) return 0;
   const ModelShape& shape = config.shape;
-  // The logits of a call lie in the arena and in this process.
+  // A call's logits lie twice in memory: in the arena, and in this process.
   const int64_t logits = int64_t{kMaxLogitSteps} * shape.vocab * int64_t{sizeof(float)};
   return resident_bytes(getpid()) + 2 * shape.parameters(config.tie_word_embeddings) + 2 * logits;
 }
@@ -223,7 +223,7 @@ int64_t HostServices::held_bytes() const {
     const std::optional<DeviceInfo> card = card_of_job(job_, hosts_);
     return card ? card->total_bytes - card->free_bytes : 0;
   } catch (const Error&) {
-    return 0;  // a host that does not answer is found by the call that needs it
+    return 0;  // the call that needs this host reports it
   }
 }
 

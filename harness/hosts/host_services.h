@@ -15,13 +15,13 @@
 
 namespace mkbench {
 
-// A call that took `here` by this process's clock and `there` by its host's. Throws Error(kIntegrity)
-// where the host's interval does not lie inside this process's own.
+// A call that took `here` by this process's clock and `there` by its host's. Throws
+// Error(kIntegrity) if the host's interval does not lie inside this process's own.
 TimedCall time_in_host(const TimedCall& here, const HostInterval& there);
 
 class HostServices final : public FlowServices {
  public:
-  // `hosts` must outlive the services. `random`: draws in place of the system's, for runs that a seed repeats.
+  // `hosts` must outlive the services. `random`: a seeded source makes a run repeatable.
   HostServices(const CaseJob& job, Hosts& hosts,
                std::function<uint64_t(uint64_t bound)> random = random_below);
   ~HostServices() override;

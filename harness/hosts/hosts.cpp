@@ -30,7 +30,7 @@ constexpr double kLeftBehindS = 0.25, kLeftBehindLimitS = 5;
 // kernel of another context keeps the card for a time slice of about 2 ms before a flush runs.
 constexpr int kCardTries = 5, kQuietTries = 16;
 constexpr double kBusyFactor = 2, kBusyMs = 1;
-// This many looks in a row that find work on the card are no accident, even if it ended each time.
+// This many consecutive looks that find work on the card are no accident, even if it soon ended.
 constexpr int kMostDoubts = 3;
 // How long the card may take to become quiet, unless --timeout is shorter. A kernel that shares
 // the card by time slices lets some flushes pass, so quiet means that none of kQuietTries waits.
@@ -134,7 +134,7 @@ std::unique_ptr<Engine> Hosts::open(const EngineRequest& request, const ModelWei
   // Before the first engine of the run the card is as quiet as it will ever be.
   if (request.cuda && !one_ && quiet_card_ms_ == 0) {
     const FlushCall flush{true, request.gpu};
-    for (int i = 0; i < 2; ++i) try_card(flush);  // the first one makes the buffer
+    for (int i = 0; i < 2; ++i) try_card(flush);  // the first flush allocates the buffer
     for (int i = 0; i < kQuietTries; ++i)
       quiet_card_ms_ = std::max(quiet_card_ms_, try_card(flush));
   }
@@ -158,7 +158,7 @@ int64_t Hosts::idle_bytes(const std::string& engine) {
   const auto [found, is_new] = idle_bytes_.try_emplace(holds, 0);
   if (is_new) {
     ask<Answered>(link(holds, host_kind(engine)), PingCall{},
-                  kQuestion);  // after which its libraries are loaded
+                  kQuestion);  // its libraries are loaded when it answers
     found->second = mkbench::resident_bytes(link(holds, host_kind(engine)).facts().pid);
   }
   return found->second;
@@ -209,7 +209,7 @@ void Hosts::take_turn(Engine& engine, const FlushCall& flush) {
   for (auto& [holds, link] : links_) {
     if (link.get() != &own) stop_other(*link);
   }
-  // Once the work that prepared this turn is over, work on the card is not this engine's.
+  // FinishCall waits for the work that prepared this turn: work found afterwards is another's.
   ask<Answered>(own, FinishCall{}, kQuestion);
   if (last_turn_ != holder_of(host_engine(engine).name())) need_quiet_card(flush);
   last_turn_ = holder_of(host_engine(engine).name());
@@ -231,8 +231,8 @@ double Hosts::try_card(const FlushCall& flush) {
   return ask<Flushed>(about_card(), flush, kQuestion).ms;
 }
 
-// Tells that other work is on the card: more than `most_slow` of `tries` flushes wait. Empty if the
-// card is quiet, on a CPU, and if the card may permit one process only.
+// Describes other work on the card, which shows if more than `most_slow` of `tries` flushes wait.
+// Empty if the card is quiet, on a CPU, and after hold_one(true), as only one process may use it.
 std::string Hosts::card_work(const FlushCall& flush, int tries, int most_slow) {
   if (!flush.cuda || one_ || quiet_card_ms_ == 0) return "";
   int slow = 0;

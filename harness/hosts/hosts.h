@@ -21,27 +21,27 @@ using StartHost = std::function<std::shared_ptr<HostLink>(HostKind kind, const s
 HostEngine& host_engine(Engine& engine);
 // The kind of the host that holds an engine.
 HostKind host_kind(const std::string& engine);
-// The program of a host: one that lies beside this one, or `python` as start_processes() takes it.
+// The program of a host: one in this program's folder, or `python` as start_processes() takes it.
 HostCommand host_command(HostKind kind, const std::string& holds, const std::string& python);
 
-// Starts the programs that lie beside this one, and engines in Python with `python`: a path, a name
-// on PATH, or empty for the interpreter that the build was configured with.
+// Returns a function that starts the host programs in this program's folder, and engines in Python
+// with `python`: a path, a name on PATH, or empty for the build's interpreter.
 StartHost start_processes(const std::string& python = {});
 
-// Each engine has a host of its own, which lives from its first use to the end of the run; a second
-// engine of one name is held by the same host. The judge's two other runs share a host, which is
-// closed while anything is timed.
+// Each engine has its own host, which lives from its first use to the end of the run; engines of
+// the same name share it. The judge's two other runs share a host, which is closed while anything
+// is timed.
 class Hosts {
  public:
-  // `on_hang` is called for every call that stood still.
+  // `on_hang` is called for every call that hung.
   Hosts(
       StartHost start, double timeout_s, OnHang on_hang = [](const HangReport&) {})
       : start_(std::move(start)), timeout_s_(timeout_s), on_hang_(std::move(on_hang)) {}
 
   // Starts the host of an engine without waiting for it.
   void expect(const std::string& engine);
-  // Loads a model and shares its weights with the hosts; the last ones are kept, and taken again
-  // where their files have not changed. Throws what load_model() throws.
+  // Loads a model and shares its weights with the hosts. The last model's weights are kept, and
+  // reused if their files have not changed. Throws what load_model() throws.
   ModelWeights load(const Model& model, int depth);
   // Opens an engine. Throws what HostLink::call() throws.
   std::unique_ptr<Engine> open(const EngineRequest& request, const ModelWeights& weights);
@@ -68,18 +68,18 @@ class Hosts {
                         const std::function<int64_t()>& free_bytes);
   // Sum of what context_bytes() has found for the processes that still live.
   int64_t held_context_bytes() const;
-  // The last failure of each engine that came with a traceback, by the engine's name.
+  // The last failure with a traceback in each host, by what the host holds.
   const std::map<std::string, Failed>& tracebacks() const { return tracebacks_; }
   // Ends the host of the judge's two other runs.
   void end_judges_runs();
   // Prepares a timed part of `engine`: stops all other hosts and flushes L2 from the engine's own
   // host, which also brings its context onto the card.
   void take_turn(Engine& engine, const FlushCall& flush);
-  // Waits until the engine's work on its device is over; on a GPU a host that holds no engine then
-  // tries the card, because work in another context of the engine's process is not waited for.
-  // Throws Error(kIntegrity) for an engine that has left work behind; its host is ended. If a
-  // second look finds the card quiet, returns what the first one found: the turn's times do not
-  // count then, and an engine with several such turns in a row has left work behind.
+  // Waits until the engine's work on its device is over. On a GPU a host that holds no engine then
+  // times flushes of L2, because the wait misses work in other contexts of the engine's process.
+  // Throws Error(kIntegrity) for an engine that has left work behind, and ends its host. If only
+  // the first of two looks finds work, returns what it found: the turn's times then do not count,
+  // and an engine with several such turns in a row has left work behind.
   std::string end_turn(Engine& engine, const FlushCall& flush);
   // Records what reaches the card while the engine decodes n tokens. The recorder stays in the
   // engine's process, so no other engine gets this process. Throws Error if the process has died.
@@ -90,16 +90,16 @@ class Hosts {
   HostLink& link(const std::string& holds, HostKind kind) { return *shared_link(holds, kind); }
 
   // Milliseconds of a flush of L2 by the host that holds no engine: 0.2 on a quiet H100, several
-  // where another process has work on the card.
+  // if another process has work on the card.
   double try_card(const FlushCall& flush);
   std::string card_work(const FlushCall& flush, int tries, int most_slow);
-  // found: what shows that work is on the card; empty if it is quiet. stays: a second look finds
-  // work too, or the last kMostDoubts looks all found some.
+  // found: what shows that work is on the card; empty if the card is quiet. stays: a second look
+  // finds work too, or the last kMostDoubts looks all found some.
   struct CardLook {
     std::string found;
     bool stays = false;
   };
-  // doubts: looks in a row, up to this one, that have found something.
+  // doubts: number of consecutive looks, up to this one, that have found work.
   CardLook look_for_work(int& doubts, const FlushCall& flush);
   void wait_for_quiet_card(const std::string& name, const FlushCall& flush);
   void need_quiet_card(const FlushCall& flush);
@@ -112,13 +112,13 @@ class Hosts {
   const StartHost start_;
   const double timeout_s_;
   const OnHang on_hang_;
-  std::map<std::string, std::shared_ptr<HostLink>> links_;  // by what they hold
+  std::map<std::string, std::shared_ptr<HostLink>> links_;  // by what the host holds
   std::map<std::string, Failed> tracebacks_;
   std::map<std::string, int64_t> idle_bytes_;     // by what a host holds
   std::map<std::string, int64_t> context_bytes_;  // by what a host holds
   bool one_ = false;
-  // By what a host holds, looks in a row that found the card busy: after its turns, and between its
-  // turn and the next one.
+  // Consecutive looks that found the card busy, by what the host holds: after its own turns, and
+  // between its turn and the next one.
   std::map<std::string, int> doubts_after_, doubts_between_;
   std::string last_turn_;  // what the host of the last turn holds
   std::string loaded_;     // model and lag set of weights_, and the stamp of their files

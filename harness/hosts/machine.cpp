@@ -49,7 +49,7 @@ MachineFacts examine_machine(Hosts& hosts, const CardCall& call) {
   HostLink& card = hosts.about_card();
   HostLink& torch = hosts.about_torch();  // starts while the first one is asked
   facts.card = try_to_ask<CardFacts>(card, call, facts.card_problem);
-  // In the compute mode "exclusive" libtorch gets the card when the first host has left it.
+  // In compute mode "exclusive" libtorch can use the card only after the first host has left it.
   if (call.compute) hosts.end_idle(kJudgeName);
   TorchCall about_torch;
   if (call.compute) about_torch.compute_on = call.gpu;

@@ -11,7 +11,7 @@
 
 namespace mkbench {
 
-// Answers of two hosts; where one is missing, the text says why.
+// Answers of two hosts; if one is missing, its `problem` says why.
 struct MachineFacts {
   std::optional<CardFacts> card;
   std::string card_problem;
@@ -24,19 +24,19 @@ MachineFacts examine_machine(Hosts& hosts, const CardCall& call);
 
 // The machine as a plan needs it.
 struct MachineProbe {
-  bool usable = false;             // the GPU that was asked for, by the kernels and by libtorch
+  bool usable = false;             // the kernels and libtorch can use the requested GPU
   std::string reason, what_to_do;  // set where the GPU is not usable
   std::string device;              // "cuda:0 NVIDIA H200"; empty: no GPU
   int64_t l2_bytes = 0;
   double pin_gb_per_s = 0;  // see DeviceInfo
   bool exclusive = false;   // one process at a time may use the GPU
-  // Why times are not to be trusted now: of the machine, and of the card.
+  // What makes times untrustworthy now: on the machine, and on the card.
   std::vector<std::string> host_unfit, card_unfit;
   std::vector<DeviceInfo> devices;
-  // By model of the call, why the ring megakernel cannot run it; an empty text where ring can.
-  // Filled in only where the GPU is usable.
+  // For each model of the CardCall, why the ring megakernel cannot run it; empty text: it can.
+  // Filled in only if the GPU is usable.
   std::map<std::string, std::string> ring_obstacles;
-  nlohmann::json environment = nlohmann::json::object();  // environment of the report
+  nlohmann::json environment = nlohmann::json::object();  // the report's `environment`
 };
 
 MachineProbe probe_of(const MachineFacts& facts, int gpu);

@@ -42,7 +42,7 @@ StackDump stacks_by(const std::string& tool, pid_t pid, const std::vector<std::s
   command.insert(command.end(), {"-p", std::to_string(pid)});
   const auto interrupted = [] { return interrupt_count() > 0; };
   dump.text = program_output(command, {.seconds = kStackSeconds, .stop = interrupted}).text;
-  // A tool that may not attach still prints its greeting.
+  // A tool that may not attach still prints its greeting, but no frame.
   if (dump.text.find("\n#0") != std::string::npos) return dump;
   dump.why = interrupted()
                  ? "interrupted before it showed a stack"
@@ -58,7 +58,7 @@ class HangFile {
   std::string keep(const std::filesystem::path& folder, const HangReport& report) {
     reports_.push_back(report);
     if (folder.empty()) return "";
-    if (name_.empty()) {  // a run that goes on in its folder keeps the file that is there
+    if (name_.empty()) {  // a resumed run keeps its folder's earlier file
       name_ = "hang.json";
       for (int i = 2; std::filesystem::exists(folder / name_); ++i)
         name_ = fmt::format("hang-{}.json", i);
@@ -103,7 +103,7 @@ std::optional<HangTold> HostProcess::ask_hang() {
     try {
       FromHost answer = answer_from_json(nlohmann::json::parse(told_->frame(), nullptr, false));
       if (auto* told = std::get_if<HangTold>(&answer)) return std::move(*told);
-      asked_progress_ = false;  // the answer to an earlier question
+      asked_progress_ = false;  // this was the late answer to ask_progress()
     } catch (const Error&) {
       return std::nullopt;
     }

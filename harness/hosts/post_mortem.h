@@ -12,9 +12,9 @@
 
 namespace mkbench {
 
-// The stacks of a process that stands still, by gdb, and by cuda-gdb if it has loaded the driver's
-// library. Takes up to 20 s a tool, and ends at once after Ctrl-C. `why` tells if a tool is absent
-// or may not attach.
+// The stacks of a process that stands still, by gdb, and by cuda-gdb if the process has loaded the
+// driver's library. Takes up to 20 s a tool, and ends at once after Ctrl-C. StackDump::why says why
+// a tool showed no stack.
 std::vector<StackDump> take_stacks(pid_t pid);
 
 // Returns a function that prints the line of each post-mortem and keeps all in hang.json, rewritten

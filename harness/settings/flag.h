@@ -1,5 +1,5 @@
-// A flag of a command: its words, and how a given text becomes a field of the settings S. A command's flags
-// stand beside the struct that they fill.
+// A flag of a command: its words, and how a given text becomes a field of the settings S. The flags
+// of a command stand beside the struct that they fill.
 #pragma once
 
 #include <cctype>
@@ -22,8 +22,8 @@ struct FlagWords {
   std::string_view help;
   bool hidden = false;  // works, but --help does not show it: for tests
 
-  // `spec`: the name with its letter, value and default, as "n-gen,n L=128", "resume DIR" or "plot=on". It
-  // and `sentence`, the help, are literals.
+  // `spec`: the name with its letter, value and default, such as "n-gen,n L=128", "resume DIR" or
+  // "plot=on". `spec` and `sentence` (the help) must be literals: only views of them are kept.
   FlagWords(std::string_view spec, std::string_view sentence) : help(sentence) {
     const std::string_view left = spec.substr(0, spec.find('='));
     if (left.size() < spec.size()) default_text = spec.substr(left.size() + 1);
@@ -52,25 +52,25 @@ struct Flag : FlagWords {
 
   Flag(const FlagWords& words, std::function<void(S&, const std::string&)> how)
       : FlagWords(words), set(std::move(how)) {}
-  // A flag of settings that S has as a base: lists of both kinds are joined.
+  // Converts a flag of a base of S, so that flags of both can be in one list.
   template <typename Base>
   Flag(const Flag<Base>& flag)  // NOLINT(google-explicit-constructor)
       : FlagWords(flag), set(flag.set) {}
 };
 
-// A flag of one field; `read(name, text)` gives its value (values.h). `spec`: as for FlagWords.
+// A flag that sets `field` to `read(name, text)` (readers: values.h). `spec`: as for FlagWords.
 template <typename S, typename T, typename Read>
 Flag<S> flag(std::string_view spec, std::string_view help, T S::*field, Read read) {
   const FlagWords words(spec, help);
   return {words,
           [=, name = words.name](S& s, const std::string& text) { s.*field = read(name, text); }};
 }
-// A flag whose text is its value.
+// A flag that sets `field` to the text itself.
 template <typename S>
 Flag<S> flag(std::string_view spec, std::string_view help, std::string S::*field) {
   return flag(spec, help, field, [](std::string_view, const std::string& text) { return text; });
 }
-// A switch.
+// A switch, on or off.
 template <typename S>
 Flag<S> flag(std::string_view spec, std::string_view help, bool S::*field) {
   return flag(spec, help, field, parse_switch);

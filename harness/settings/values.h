@@ -54,9 +54,9 @@ std::vector<std::string> parse_word_list(std::string_view flag, const std::strin
 // "off" (0), or a number in (0, 1].
 double parse_relative(std::string_view flag, const std::string& text);
 double parse_seconds(std::string_view flag, const std::string& text);
-// The name of a folder.
+// A name that can be a folder's.
 std::string parse_name(std::string_view flag, const std::string& text);
-// A number that random generators start from.
+// A seed of random generators.
 uint64_t parse_seed(std::string_view flag, const std::string& text);
 
 // Readers for flag() (flag.h): a whole number, or a list of them, each of at least `least`.
@@ -72,21 +72,21 @@ inline auto list_from(int least) {
     return parse_int_list(flag, text, least);
   };
 }
-// One of these values, by its name.
+// A reader for the value that a text names among `choices`.
 template <typename T>
 auto one_of(std::vector<std::pair<std::string, T>> choices) {
   return [=](std::string_view flag, const std::string& text) {
     return parse_choice<T>(flag, text, choices);
   };
 }
-// One of these words.
+// A reader that accepts only these words.
 inline auto one_word_of(const std::vector<std::string>& words) {
   std::vector<std::pair<std::string, std::string>> choices;
   for (const std::string& word : words) choices.emplace_back(word, word);
   return one_of(std::move(choices));
 }
 
-// The candidate nearest to `word` by edit distance; empty when none is near.
+// The candidate nearest to `word` by edit distance; empty if none is near.
 std::string nearest_word(std::string_view word, const std::vector<std::string>& candidates);
 
 }  // namespace mkbench

@@ -128,7 +128,7 @@ void print_audit(const CaseJob& job, uint64_t seed, const EngineAudit& audit) {
   }
 }
 
-// Random draws, the same for the same seed.
+// A source of random draws that repeats for the same seed.
 std::function<uint64_t(uint64_t bound)> seeded(uint64_t seed) {
   return [state = splitmix64(seed)](uint64_t bound) mutable { return splitmix64(state++) % bound; };
 }
@@ -150,11 +150,11 @@ AuditedCase audit_case(const CaseJob& job, const AuditSettings& settings, bool i
                        const std::function<void(const CaseJob&, const EngineAudit&)>& tell) {
   AuditPlan plan{.job = job, .tiles = settings.tiles, .tensors = settings.tensors};
   plan.l2_bytes = l2_bytes;
-  // In one process with the engines, a profiler may count this run already.
+  // With --in-process, a profiler may already be counting this process.
   if (job.cuda() && !settings.tiles_only && !in_process) plan.count = counters_of(job, settings);
   const ModelWeights weights = hosts.load(job.model, job.depth);
   parts_with(tile_parts(weights.config, {0}),
-             settings.tensors);  // refuses names that no tensor has
+             settings.tensors);  // called to refuse names that no tensor has
   ProgressDisplay progress(settings.quiet, settings.verbose);
   AuditedCase audited{job, {}};
   for (const CaseEngine& engine : job.engines) {

@@ -10,10 +10,10 @@
 namespace mkbench {
 
 struct AuditSettings : PlanSettings {
-  int tiles = 0;                     // tiles of weights to change, of each part
+  int tiles = 0;                     // tiles of weights to change in each part
   bool tiles_only = false;           // no counters
   bool decode_once = false;          // only one decode, for a profiler to count
-  std::vector<std::string> tensors;  // parts of names; empty: all tensors
+  std::vector<std::string> tensors;  // parts of tensors' names; empty: all tensors
   std::string format;
   std::string out;  // empty: none
 };
@@ -23,8 +23,8 @@ struct AuditedCase {
   std::vector<EngineAudit> engines;
 };
 
-// Audits the candidates of the cases, one after another. l2_bytes: of the card; 0 on a CPU. `tell`
-// gets each result; it may be empty. Throws what loading the weights throws, and Interrupted.
+// Audits the candidates of the cases, one after another. l2_bytes: the card's; 0 on a CPU. `tell`
+// is called with each result, and may be empty. Throws what load_model() throws, and Interrupted.
 std::vector<AuditedCase> audit_cases(
     const std::vector<CaseJob>& jobs, const AuditSettings& settings, const Invocation& invocation,
     int64_t l2_bytes, Hosts& hosts,

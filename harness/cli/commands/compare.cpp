@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// `path` without a slash at its end, which names the same folder.
+// `path` in its normal form and without a slash at its end; it names the same folder.
 std::string without_slash(const std::string& path) {
   const std::string normal = fs::path(path).lexically_normal().string();
   return normal.size() > 1 && normal.ends_with('/') ? normal.substr(0, normal.size() - 1) : normal;
@@ -27,8 +27,8 @@ void refuse_flags(const RunSettings& settings) {
   }
 }
 
-// The command is a run of two candidates: BASE takes the place of a yardstick, and the default is
-// as many processes as an interval needs, on a CPU too.
+// The command is a run of two candidates: BASE serves as the yardstick, and the default number of
+// processes suffices for an interval, on a CPU too.
 void require_compare_arguments(RunSettings& settings) {
   if (settings.arguments.size() != 2) {
     bad_usage(

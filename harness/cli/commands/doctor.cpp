@@ -58,7 +58,7 @@ int64_t device_bytes(const DoctorInputs& inputs, Hosts& hosts) {
   try {
     return case_memory(job, HostServices(job, hosts), model_config(job.model)).needed;
   } catch (const Error&) {
-    return 0;  // a finding of its own says what is wrong with the host
+    return 0;  // another finding says what is wrong with the host
   }
 }
 
@@ -93,7 +93,7 @@ void print_report(const DoctorReport& report, const std::string& format, int exi
   for (const std::string& line : doctor_lines(report, strict_would_fail)) fmt::print("{}\n", line);
 }
 
-// Asks the hosts; they have released the card when this returns.
+// Asks the hosts about the machine. They have released the card when this returns.
 void ask_hosts(const DoctorSettings& settings, const Invocation& invocation, DoctorInputs& inputs,
                DoctorReport& report) {
   Hosts hosts(invocation.start_host, settings.timeout_s);
@@ -135,7 +135,7 @@ int doctor_command(const DoctorSettings& settings, const Invocation& invocation)
   look_at_python(settings, inputs, report);
   if (interrupt_count() > 0) throw Interrupted();
   judge_machine(inputs, report);
-  // A machine without a GPU can still run the host twin, so without --strict it fails only where
+  // A machine without a GPU can still run the host twin, so without --strict it fails only if
   // --device cuda or --require asks for more.
   const bool fails = report.unmet() > 0 || (settings.strict && report.problems() > 0) ||
                      (settings.device == DeviceChoice::kCuda && !report.gpu_ready);

@@ -1,5 +1,5 @@
-// `mkbench evidence DIR`: a folder that shows that this machine trains on its GPU, or why it does
-// not. scripts/torch_evidence.py does it.
+// `mkbench evidence DIR`: fills a folder that shows that this machine trains on its GPU, or why it
+// does not. The work is done by scripts/torch_evidence.py.
 #include <fmt/format.h>
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// `mkbench fetch`: a model of the hub into the local cache. scripts/fetch_model.py does it, in the
+// `mkbench fetch`: loads a model of the hub into the local cache, by scripts/fetch_model.py in the
 // Python that mkbench was set up with.
 #include "harness/cli/command_line.h"
 #include "harness/cli/python_script.h"

@@ -1,5 +1,5 @@
-// `mkbench fleet`: the cells of a plan on many cards. scripts/fleet.py does it, in the Python that
-// mkbench was set up with; every cell is a run of this program.
+// `mkbench fleet`: runs the cells of a plan on many cards, by scripts/fleet.py in the Python that
+// mkbench was set up with. Every cell is a run of this program.
 #include <fmt/format.h>
 
 #include "harness/cli/command_line.h"
@@ -13,7 +13,7 @@ namespace {
 constexpr char kMerge[] = "merge";
 
 struct FleetSettings : CommandSettings {
-  std::string on;      // who runs its jobs
+  std::string on;      // what runs its jobs
   std::string out;     // empty: mkbench-fleet-<time>
   std::string resume;  // folder of an interrupted fleet; empty: a new one
   bool dry_run = false;

@@ -26,7 +26,7 @@ std::string commit_of(const Report& report) {
   return commit.empty() ? "no commit" : commit + (dirty ? "+" : "");
 }
 
-// Throws Error(kRuntime) where neither XDG_DATA_HOME nor HOME is set.
+// Throws Error(kRuntime) if neither XDG_DATA_HOME nor HOME is set.
 std::filesystem::path history_file() {
   const std::filesystem::path data = user_data_dir();
   if (data.empty()) {
@@ -36,9 +36,9 @@ std::filesystem::path history_file() {
   return data / "history.sqlite";
 }
 
-// Adds the results of a report once; `file` is its report.json, `label` what the history calls it
-// (empty: the commit of the mkbench that wrote it). `on_stdout`: print the script's line on stdout.
-// Throws Error(kBadInput) for a partial report, and where the history cannot be used.
+// Adds a report's results, unless the history has them. `file`: its report.json; `label`: its
+// name there (empty: mkbench's commit); `on_stdout`: the script's line goes to stdout, not stderr.
+// Throws Error(kBadInput) for a partial report, and if the history cannot be used.
 void add_to_history(const Report& report, const std::filesystem::path& file,
                     const std::string& label, bool on_stdout) {
   if (report.interrupted) {

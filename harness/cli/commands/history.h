@@ -1,5 +1,5 @@
-// The history: results of finished runs, kept in <user_data_dir()>/history.sqlite where the user asks
-// for it. scripts/history.py reads and writes the file: Python has SQLite, and mkbench needs no
+// The history: results of finished runs, kept in <user_data_dir()>/history.sqlite if the user asks
+// for it. scripts/history.py reads and writes the file: Python has SQLite, so mkbench needs no
 // library for it.
 #pragma once
 
@@ -11,8 +11,8 @@
 
 namespace mkbench {
 
-// Adds a run that ends with the exit code `status` to the history. Throws nothing: an error goes to
-// `say`. Returns the run's exit code, or the error's where that is 0.
+// Adds a run that ends with the exit code `status` to the history. Returns `status` or, if it is 0
+// and an error occurs, the error's exit code. The error goes to `say`; nothing is thrown.
 int end_in_history(const Report& report, const std::filesystem::path& file, int status,
                    const std::function<void(const std::string&)>& say);
 

@@ -1,4 +1,4 @@
-// `mkbench inspect`: everything in which a model differs from what this binary can run.
+// `mkbench inspect`: lists everything in which a model differs from what this binary can run.
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>

@@ -108,9 +108,9 @@ int list_command(const CardSettings& settings, const Invocation& invocation) {
   };
   if (wants("engines")) list_engines(settings.verbose);
   if (wants("models")) list_models();
-  // Printed only if asked for by name: the table of docs/troubleshooting.md.
+  // The table of docs/troubleshooting.md; printed only if the arguments name it.
   if (!settings.arguments.empty() && wants("errors")) fmt::print("{}", render_known_errors());
-  // The folder of references/engine_abi.h and the examples, for a compiler's -I.
+  // The folder that holds references/engine_abi.h and the examples, for a compiler's -I.
   if (!settings.arguments.empty() && wants("root")) fmt::print("{}\n", data_root().string());
   return wants("devices") ? list_devices(settings, invocation) : 0;
 }

@@ -5,7 +5,7 @@
 
 namespace mkbench {
 
-// Prints them. Returns the exit code.
+// Prints the devices. Returns the exit code.
 int list_devices(const CardSettings& settings, const Invocation& invocation);
 
 }  // namespace mkbench

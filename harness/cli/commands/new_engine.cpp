@@ -1,4 +1,4 @@
-// `mkbench new-engine`: a folder with an engine to be filled in, out of scripts/templates/.
+// `mkbench new-engine`: makes a folder with an engine to fill in, from scripts/templates/.
 #include <fmt/format.h>
 
 #include <cerrno>
@@ -80,7 +80,7 @@ const Language& language_of(const std::string& word) {
   bad_usage(fmt::format("mkbench new-engine: language: found '{}', wanted one of {}", word, names));
 }
 
-// The engine's name: the folder's, as references/engine_abi.h allows: "my kernel" -> "my-kernel".
+// The folder's name, changed as references/engine_abi.h requires: "my kernel" -> "my-kernel".
 std::string engine_name(const fs::path& folder) {
   constexpr size_t kLongest = 40;
   std::string name = fs::absolute(folder / "x").lexically_normal().parent_path().filename();
@@ -111,7 +111,7 @@ std::string with_replaced(std::string text, std::string_view from, std::string_v
   return text;
 }
 
-// The texts of all files, before any of them is written.
+// Makes the texts of all files, before any of them is written.
 std::vector<std::pair<std::string, std::string>> new_texts(const Language& language,
                                                            const fs::path& folder) {
   const std::string commit = build_info().git_sha;
@@ -163,7 +163,7 @@ void write_new(const fs::path& path, const std::string& text) {
   refuse_folder(path, std::strerror(problem));
 }
 
-// The commands of the first block of a page.
+// The commands in the first code block of a page.
 std::string first_block(const std::string& page) {
   const std::string begin = "```sh\n";
   const size_t from = page.find(begin) + begin.size();

@@ -14,17 +14,17 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// What a script makes of report files.
+// A kind of picture that a script makes from report files.
 struct Picture {
   const char* what;
   const char* script;
-  const char* its;  // the script's name in a warning
+  const char* its;  // what a warning calls the script
 };
 constexpr Picture kPlots{"plots", "plot_report.py", "plotting"};
 constexpr Picture kPage{kPageName, "report_page.py", "page's"};
 
-// Returns the exit status of the script, -1 if it could not be started. `why_none` explains a
-// status other than 0.
+// Returns the exit status of the script, -1 if it could not be run. `why_none` explains a status
+// other than 0.
 int draw(const Picture& picture, const std::vector<fs::path>& reports, const fs::path& out,
          std::string& why_none) {
   PythonScript script{.name = picture.script, .arguments = {}};

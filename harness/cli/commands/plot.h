@@ -1,4 +1,4 @@
-// Plots and the page are made by scripts, with the Python that set-up chose.
+// Plots and page of a report, made by scripts in the Python that mkbench was set up with.
 #pragma once
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// `mkbench profile --tool`: Nsight around one engine's process while that runs the blocks of a run.
+// `mkbench profile --tool`: runs one engine's process under Nsight, through the blocks of a run.
 #include "harness/cli/commands/profile.h"
 
 #include <fmt/format.h>
@@ -67,9 +67,9 @@ HostCommand command_around(const NsightRun& run, const std::string& engine,
 }
 
 struct ToolEnd {
-  int status = -1;     // as waitpid() gives it; -1: it did not end
-  std::string said{};  // what it has printed
-  bool began = false;  // the host under it has sent its first message
+  int status = -1;     // as waitpid() gives it; -1: the tool did not end
+  std::string said{};  // what the tool has printed
+  bool began = false;  // the host under the tool has sent its first message
 };
 
 // Sets problem and exit code from how the tool ended; a nonzero exit code of the tool is kept.
@@ -96,7 +96,7 @@ void judge_end(const Error* failure, const ToolEnd& ended, Profiled& one) {
   }
   if (failure == nullptr) return;
   if (one.exit_code != 0 && !ended.began)
-    return;  // the host never began: its failure repeats the tool's
+    return;  // the host never began: its failure follows from the tool's
   one.problem =
       one.problem.empty() ? failure->what() : fmt::format("{}; {}", one.problem, failure->what());
   if (one.exit_code == 0) one.exit_code = exit_code(verdict_of(failure->kind()));
@@ -130,7 +130,7 @@ void run_under_tool(const ProfileSettings& settings, const CaseEngine& engine, P
   judge_end(failure ? &*failure : nullptr, ended, one);
 }
 
-// Adds the three figures of ncu's report, and keeps the table that they come from.
+// Adds the three figures of ncu's report, and stores the table that they come from.
 void read_figures(double pin_gb_per_s, Profiled& one) {
   const std::string table = ncu_raw_page(one.run.program, report_file(one.run));
   write_text(one.run.output + ".csv", table);

@@ -21,10 +21,10 @@ struct ProfileSettings : PlanSettings {
   std::string out;             // empty: mkbench-report-<time>
 };
 
-// What the machine has. Printing a command for another machine's GPU needs no GPU here.
+// What this machine has. --print-command with --device cuda needs no GPU here, and asks no host.
 MachineProbe probe_for_profile(const ProfileSettings& settings, const Invocation& invocation);
 
-// The path of an engine's files in `folder`, without ending; no file with `ending` exists yet.
+// A path in `folder` for an engine's files, without ending; no file with `ending` exists there yet.
 std::string profile_stem(const CaseJob& job, const CaseEngine& engine,
                          const std::filesystem::path& folder, const std::string& ending);
 

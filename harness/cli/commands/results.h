@@ -11,8 +11,8 @@ namespace mkbench {
 // True if the settings ask for the whole report on standard output instead of one screen.
 bool prints_whole(const RunSettings& settings);
 
-// Prints the results of a run that took `seconds`. Returns why that failed, or an empty string.
-// `page`: the file that has what one screen leaves out.
+// Prints the results of a run that took `seconds`. Returns why printing failed, or an empty string.
+// `page`: the file that holds what one screen leaves out.
 std::string print_results(const Report& report, const RunSettings& settings, bool whole,
                           double seconds, const std::string& page);
 

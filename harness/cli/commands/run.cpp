@@ -42,7 +42,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double kPlotS = 3;  // for plots and page, each in a newly started Python
+constexpr double kPlotS = 3;  // expected for plots and page, each made by a new Python process
 
 double in_megabytes(int64_t bytes) { return static_cast<double>(bytes) / 1e6; }
 
@@ -126,8 +126,8 @@ class Run {
     return true;
   }
 
-  // Ctrl-C came before the machine was probed: the report (none in a dry run) has no facts about
-  // GPUs and, as the cases depend on them, no cases except with --device cpu.
+  // Ends a run that was interrupted before the machine was probed. A new run's report has no facts
+  // about GPUs and, as the cases depend on them, no cases except with --device cpu.
   int stop_early() {
     if (settings_.dry_run) return exit_code(Verdict::kInterrupted);
     if (resumption_ != nullptr) return exit_code(Verdict::kInterrupted);  // the old report remains
@@ -145,11 +145,11 @@ class Run {
       probe_ = probe_of(examine_machine(hosts_, call), settings_.gpu);
       report_.environment = probe_.environment;
     } catch (const Interrupted&) {
-      // The caller asks whether there was an interrupt.
+      // The caller checks for the interrupt.
     }
   }
 
-  // A plan that is refused ends the run; with --out given the run leaves a report too.
+  // A refused plan ends the run. With --out, a run that lacks its device still leaves a report.
   RunPlan make_plan() {
     try {
       return plan_run(settings_, probe_);
@@ -201,7 +201,7 @@ class Run {
     return ends.empty() ? 0 : exit_code(worst(ends));
   }
 
-  // Prints the expected time and memory. A case that fails here gets its verdict in the run.
+  // Prints the expected time and memory. A case that fails here gets its verdict when it is run.
   void predict(const RunPlan& plan) {
     if (settings_.quiet || settings_.only || !settings_.only_prompt.empty()) return;
     try {
@@ -222,8 +222,8 @@ class Run {
 
   bool plots_come() const { return settings_.plot && !settings_.whole_parity; }
 
-  // All cases of a report share the margin of one calibration of the clock: a resumed run keeps the
-  // interrupted run's.
+  // All cases of a report share one calibration of the clock, so a resumed run keeps that of the
+  // interrupted run.
   void read_clock(const RunPlan& plan) {
     const nlohmann::json before =
         resumption_ != nullptr ? resumption_->before().calibration : nlohmann::json();
@@ -282,7 +282,7 @@ class Run {
     } catch (const std::exception&) {
       // The case meets the same error and reports it.
     } catch (const Interrupted&) {
-      // The case sees the interrupt too.
+      // The case will see the interrupt too.
     }
   }
 
@@ -295,12 +295,12 @@ class Run {
     report_.cases.push_back(std::move(collector.report()));
   }
 
-  // Prints where a failure begins as soon as it is found, while the rest still runs.
+  // Prints where a failure begins as soon as that is found, while the rest still runs.
   void tell_place(const ParityJudged& judged) {
     if (!judged.parity.localised.empty()) say(judged.engine + ": " + judged.parity.localised);
   }
 
-  // Repeats the prompts in fresh processes: `mkbench parity` requires bit-equal results there.
+  // Repeats the prompts in fresh processes, which must give bit-equal results for `mkbench parity`.
   void repeat_apart(const CaseJob& job, CaseReport& report) {
     if (std::none_of(report.engines.begin(), report.engines.end(), waits_for_repeats) ||
         interrupted()) {
@@ -361,7 +361,7 @@ class Run {
 
   void picture() {
     std::error_code ignored;
-    fs::remove(folder_ / kPageName, ignored);  // the page of an interrupted run that was resumed
+    fs::remove(folder_ / kPageName, ignored);  // the interrupted run's page, if this run resumes it
     if (!plots_come()) return;
     const auto timed = [](const EngineReport& e) { return e.ms_per_tok.has_value(); };
     const bool plots =

@@ -1,4 +1,4 @@
-// `mkbench run`, which parity and compare use too.
+// `mkbench run`; parity and compare use it too.
 #pragma once
 
 #include "harness/cli/run_settings.h"

@@ -1,5 +1,5 @@
 // `mkbench selftest --faults`: plants every fault of the table and shows which check saw it. Lanes
-// run in hosts, so a crash or a hang fails its own lane only.
+// run in hosts, so a crash or a hang fails only its own lane.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -22,7 +22,7 @@
 namespace mkbench {
 namespace {
 
-// Without -v, one line of progress is printed per this many lanes.
+// Without -v, a line of progress is printed after each kLanesOfProgress lanes.
 constexpr size_t kLanesOfProgress = 10;
 
 struct LaneResult {
@@ -129,7 +129,7 @@ struct Tally {
   int right = 0, all = 0;
 };
 
-// Width of the table's model column: the longest name's, but no less than without --model.
+// Width of the table's model column: the longest name, and no narrower than without --model.
 size_t model_width(const std::vector<FaultLane>& lanes) {
   size_t width = std::string_view("tiny-untied").size();
   for (const FaultLane& lane : lanes) width = std::max(width, lane.model.size());
@@ -172,7 +172,7 @@ std::vector<FaultLane> planned_lanes(const SelftestSettings& settings, const Mac
   return lanes;
 }
 
-// The lanes to run: those asked for, without CUDA lanes if there is no usable GPU.
+// The lanes to run: those of --rows, without CUDA lanes if there is no usable GPU.
 std::vector<FaultLane> wanted_lanes(const SelftestSettings& settings, const MachineProbe& probe) {
   std::vector<FaultLane> wanted;
   for (const FaultLane& lane : planned_lanes(settings, probe)) {

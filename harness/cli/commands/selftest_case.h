@@ -1,5 +1,5 @@
 // A case of `mkbench selftest --timing`: libraries of tests/plugins on the tiny model, planned and
-// run as `mkbench run` does.
+// run as by `mkbench run`.
 #pragma once
 
 #include <optional>
@@ -17,7 +17,7 @@ namespace mkbench {
 struct SelftestSettings : CardSettings {
   bool faults = false;              // plant the faults of the table
   bool timing = false;              // run the libraries of the faults of timing
-  bool calibrate = false;           // --timing: the long form, stored for this machine
+  bool calibrate = false;           // --timing: take the long form and store it for this machine
   std::string libraries;            // folder of those libraries; empty: tests/plugins of this build
   std::vector<std::string> rows;    // faults to plant; empty: all
   std::vector<std::string> models;  // --faults: shapes; empty: the whole table
@@ -42,7 +42,7 @@ class SelftestCases {
     CaseJob job;
     double timeout_s = 0;
   };
-  // The case of these engines, each in `processes` processes; `arguments`: more of `mkbench run`.
+  // A case of these engines, each in `processes` processes; `arguments`: more for `mkbench run`.
   Planned plan(const std::vector<std::string>& engines, int processes,
                const std::vector<std::string>& arguments) const;
 

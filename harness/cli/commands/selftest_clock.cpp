@@ -30,18 +30,18 @@ constexpr char kCopiesRow[] = "A/A";
 
 static_assert(kUsualProcesses == kGpuProcesses);
 
-// End-to-end A/A runs: least number of processes of each copy (more if verdicts need more), and
-// blocks of each process.
+// End-to-end A/A runs: the least number of processes of each copy (verdicts may need more), and the
+// number of blocks of each process.
 constexpr int kLiveOnCpu = 5, kLiveOnCuda = 3, kLiveBlocks = 8;
 
-// Blocks of some milliseconds. A card's own noise is far below that of a CPU beside other programs.
+// Blocks of some milliseconds, more of them than on a card, whose noise is far below a busy CPU's.
 constexpr RecordPlan kOnCpu = {.tokens = 32, .blocks = 24, .warmup = 4, .seed = kSeed};
 // On a GPU a process takes about a second to open and a turn 30 ms, most of it to flush L2.
 constexpr RecordPlan kOnCuda = {.tokens = 128, .blocks = 12, .warmup = 4, .seed = kSeed};
-// The larger slow-downs are easier to see, so only one of this many rounds includes them.
+// One of this many rounds includes the larger slow-downs, which are easier to see than slow_1.
 constexpr size_t kEveryOnCpu = 1, kEveryOnCuda = 3;
 
-constexpr size_t kLeastSlow = std::size(kSoundCopies);  // place of slow_1 among the libraries
+constexpr size_t kLeastSlow = std::size(kSoundCopies);  // index of slow_1 among the libraries
 
 constexpr double kMostUnseen = 0.05;  // a slow-down that no stored calibration may miss
 
@@ -157,13 +157,13 @@ class ClockLane {
     return true;
   }
 
-  // The smallest slow-down lies near the margin: it must be seen, not named SLOWER.
+  // The smallest slow-down lies near the margin: it must be seen, but need not be SLOWER.
   static bool is_least(const SlowLibrary& slow) { return &slow == &kSlowLibraries[0]; }
   bool sees(const SlowLibrary& slow) const { return processes_that_see(result_, slow.share) > 0; }
 
   // The largest A/A half-width at which the short form must show the slow-down; the long form must
-  // show all of them. To see the least one, the half-width must be within a third of it; for an
-  // interval beyond the margin, 2 half-widths and the margin must fit into the slow-down.
+  // always show it. For the least slow-down: a third of it. For the others, which must be SLOWER
+  // (interval beyond the margin): the largest at which 2 half-widths and the margin fit into it.
   static double most_half_width(const SlowLibrary& slow) {
     if (is_least(slow)) return slow.share / 3;
     double half = 0;
@@ -172,7 +172,7 @@ class ClockLane {
       half += kStep;
     return half;
   }
-  // Over all rounds; for the least slow-down that of the last row, which has fewer processes.
+  // The A/A half-width over all rounds; for the least slow-down the last row's (fewer processes).
   double half_width_for(const SlowLibrary& slow) const {
     return is_least(slow) ? result_.rows.back().half_width : half_width();
   }
@@ -209,7 +209,7 @@ class ClockLane {
                                 1 / found.ci->high, 1 / found.ci->low),
            .problem = fmt::format("{}", fmt::join(problems, "; ")),
            .open = {}});
-    // Tells which comparisons later runs will leave INCONCLUSIVE.
+    // Says which comparisons will be INCONCLUSIVE in later runs.
     const SpeedMargin of_few = margin_of(result_, 1, "");
     if (accepted_ && of_few.least_processes > 0) fmt::print("     {}\n", of_few.too_few);
   }
@@ -310,8 +310,8 @@ class ClockLane {
     throw Error(ErrorKind::kRuntime, "selftest: the two copies were not compared");
   }
 
-  // Stores the calibration unless A/A from kUsualProcesses on goes beyond alpha, or the machine is
-  // so busy that the largest slow-down is missed. Noise that hides 1 % only widens the margin.
+  // Stores the calibration unless calibration_problems() or the live A/A runs reject it, or a
+  // slow-down of kMostUnseen or more was not SLOWER. Noise that hides 1 % only widens the margin.
   void store() {
     if (!accepted_) {
       fmt::print("The calibration is not stored: A/A is wrong, or {} longer was not SLOWER.\n",

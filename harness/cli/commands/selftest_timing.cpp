@@ -53,7 +53,7 @@ class TimingLanes {
         if (fault->run == info.run) (fault->alone ? alone : together).push_back(fault);
       }
       if (together.empty() && alone.empty()) continue;
-      // Rows that run alone compare the sound engine's time with its time in this shared case.
+      // Rows that run alone compare the sound engine's time beside them with its time in `shared`.
       Outcomes shared = settled_case(info, together, nullptr);
       tell(together, shared, shared);
       for (const TimingFault* fault : alone) {
@@ -94,8 +94,8 @@ class TimingLanes {
     return outcomes;
   }
 
-  // Runs the case, again if a ratio of times left its band, which other programs can cause.
-  // `shared`: the case without `faults`, which run alone, repeated too; null: they run together.
+  // Runs a case, and again (up to kMostTries times) if a ratio of times left its band, as other
+  // programs can cause that. `shared`: outcomes without `faults`, then measured again too; or null.
   Outcomes settled_case(const TimingRunInfo& info, const Faults& faults, Outcomes* shared) {
     for (int tries = 1;; ++tries) {
       Outcomes outcomes = run_case_of(info, faults);
@@ -134,8 +134,8 @@ class TimingLanes {
     }
   }
 
-  // `mkbench audit` of the row's libraries, and of the sound engine beside them. The seed is fixed:
-  // tiles miss 5 % of the head in one of a hundred runs.
+  // `mkbench audit` of the row's libraries and of the sound engine. The seed is fixed, because one
+  // random choice of tiles in a hundred misses the 5 % of the head that T8 does not read.
   void audit(const TimingFault& fault) {
     std::vector<std::string_view> libraries = {kSoundLibrary};
     for (const TimingEngine& engine : fault.engines) libraries.push_back(engine.library);
@@ -180,7 +180,7 @@ class TimingLanes {
 
   const SelftestCases cases_;
   Faults rows_;
-  int blocks_ = 0;  // of the last case
+  int blocks_ = 0;  // of the case that ran last
   int wrong_ = 0;
 };
 

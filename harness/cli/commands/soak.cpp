@@ -31,7 +31,7 @@ namespace fs = std::filesystem;
 
 constexpr char kState[] = "soak.json", kText[] = "soak.md";
 
-// Defaults for what the command line leaves open.
+// Defaults for options that the command line leaves open.
 struct SoakDefaults {
   const char* model;
   int context;
@@ -51,8 +51,8 @@ struct SoakSettings : PlanSettings {
   std::optional<int64_t> launches, tokens;
   std::optional<int> context;  // positions of the KV cache
   double minutes = 0;
-  bool all_minutes = false;     // go on after launches and tokens are reached
-  std::optional<int64_t> step;  // repeats this step alone
+  bool all_minutes = false;     // even after launches and tokens are reached
+  std::optional<int64_t> step;  // if set: repeat only this step
   std::string format;
   std::string out;     // empty: mkbench-report-<time>
   std::string resume;  // folder of an interrupted soak; empty: a new one
@@ -108,7 +108,7 @@ class SoakRun {
     remove_stale_snapshots();
     const CaseJob job = plan();
     const HostServices services(job, hosts_);
-    // Plain `synthetic` gets the lag set of short prompts.
+    // Without a lag set in its name, `synthetic` gets that of short prompts.
     const ModelWeights weights = services.load(job.model, synthetic_min_depth("short"));
     SoakReport report = report_for(job, weights);
     const SoakTruth truth =
@@ -204,7 +204,7 @@ class SoakRun {
     return report;
   }
 
-  // Steps need room behind the rows that the truth begins with.
+  // A context needs kLeastSoakContext positions beyond the fewest rows at which the truth holds.
   static void check_context(const SoakIdentity& identity, const ModelWeights& weights,
                             const SoakTruth& truth) {
     const int least = truth.least_rows + kLeastSoakContext;

@@ -1,4 +1,4 @@
-// The table of subcommands. Each is a file of this folder, which has its flags and its row.
+// The table of subcommands. Each has a file in this folder with its flags and its row.
 #include "harness/cli/command_line.h"
 
 namespace mkbench {

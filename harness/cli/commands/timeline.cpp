@@ -1,4 +1,4 @@
-// `mkbench profile --timeline`: what each block of an engine does, recorded by the engine itself.
+// `mkbench profile --timeline`: what each block of an engine's kernel does, recorded by the engine.
 #include "harness/flow/timeline.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// `mkbench tune`: measures a card's fastest pace for ring (copies in flight, least distance between
+// `mkbench tune`: measures ring's fastest settings on a card (copies in flight, least gap between
 // them, the context length from which attention is split). The result is committed as a row of
 // kernels/ring/tuning.cpp.
 #include <fmt/format.h>

@@ -17,8 +17,8 @@ namespace fs = std::filesystem;
 
 constexpr size_t kMostBytes = size_t{1} << 30;
 
-// Compares a text file of the folder with what the report gives, line by line, up to the first
-// difference. A missing file is only listed in `missing`: a report may be copied alone.
+// Compares a text file with what the report renders to, line by line, up to the first difference. A
+// missing file is only listed in `missing`, because a report may be copied without it.
 void same_text(const fs::path& file, const std::string& wanted, std::vector<std::string>& missing,
                Differences& differences) {
   const std::string name = file.filename().string();
