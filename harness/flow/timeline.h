@@ -16,8 +16,8 @@ struct RecordedDecode {
   ObserverCost cost;
 };
 
-// Opens the engine, prefills the timed prompt, decodes job.warmup times, then `pairs` times each
-// with and without recording, in turn, from the same KV rows. Throws Error(kRuntime) if the engine
+// Opens the engine, prefills the timed prompt, decodes job.warmup times, then `pairs` times without
+// and with recording alternately, from the same KV rows. Throws Error(kRuntime) if the engine
 // offers no timeline, the engine's own errors, and Interrupted.
 RecordedDecode record_timeline(const CaseJob& job, const CaseEngine& engine,
                                const FlowServices& services, int pairs);
