@@ -44,7 +44,7 @@ std::string what_would_fit(const CaseJob& job, const CaseServices& services,
 // Says why no ceiling is timed beside engines that fit without it.
 std::string ceiling_refusal(const CaseJob& job, const CaseMemory& memory);
 
-// The error of a case that does not fit: "memory of cuda: 9912 MB needed, 4001 MB free; ...".
+// "memory of cuda: 9912 MB needed, 4001 MB free; what would fit: ...", if a case does not fit.
 std::string memory_refusal(const CaseJob& job, const CaseServices& services,
                            const ModelConfig& config, const CaseMemory& memory);
 

@@ -28,7 +28,7 @@ struct CaseSettings {
   double time_budget_s = 240;  // for judging one engine; INCOMPLETE if it needs more
   PlantedFault fault = PlantedFault::kNone;
   bool whole_parity = false;  // `mkbench parity`: every check, nothing timed
-  // If set, only this step is repeated. If it has no prompt_ids, the references have the step.
+  // If set, only this step is repeated. Without prompt_ids it is a step of the references.
   std::optional<FailedStep> only{};
   std::string only_prompt{};  // if set, only this prompt of the references is judged
   // What is timed, and how.

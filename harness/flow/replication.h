@@ -48,7 +48,7 @@ class BlockSchedule {
   int process() const { return process_; }
   int block() const { return block_; }  // over all processes
   int block_of_process() const { return block_of_process_; }
-  // The order of the engines in block `number`, or of their opening in process `number`: indices.
+  // Indices of the engines, in the order of block `number` or of their opening in process `number`.
   const std::vector<int>& order(int number);
 
  private:

@@ -11,7 +11,7 @@
 namespace mkbench {
 
 inline constexpr int kStateSteps = 8;    // decode steps after the timed run
-inline constexpr int kReceiptShare = 8;  // after the first block, 1 in this many samples gets one
+inline constexpr int kReceiptShare = 8;  // later blocks: 1 sample in this many gets a receipt
 
 struct StateReceipt {
   std::string compared{};  // empty: no receipt was taken, because the cache is full
