@@ -12,11 +12,11 @@
 namespace mkbench {
 namespace {
 
-constexpr int kInputs = 4;  // late ids, each with a decode of its own
+constexpr int kInputs = 4;  // number of late ids; one decode begins with each
 // A tile counts as unread if the truth on changed weights rejects the engine's ids by more logits
 // than this: twice the largest D that a reference may have.
 constexpr double kRefusedBy = 1.0;
-// At most this many draws for each tile asked for: silent tiles do not count.
+// Silent tiles do not count, so at most this many draws are made for each wanted tile.
 constexpr int kDrawsATile = 3;
 
 // Result of one decode.
@@ -82,8 +82,8 @@ class TileAudit {
     return services_.make_engine({.name = name, .max_context = context}, weights);
   }
 
-  // The sequence has no row when the decode begins: a prefill would read the weights too, and its
-  // rows would show a tile that the decode leaves out. --n-depth therefore lengthens the decode.
+  // Begins without KV rows: a prefill would read the weights too, and its rows would show a changed
+  // tile that the decode itself does not read. --n-depth therefore lengthens the decode.
   Answer decode(Engine& engine, int32_t input) const {
     const bool late = engine.capabilities().late_id;
     start_afresh(engine, {late ? inputs_.front() : input});
@@ -218,7 +218,7 @@ class TileAudit {
   const AuditProgress& progress_;
   EngineAudit& audit_;
   std::vector<int32_t> inputs_;
-  std::vector<Answer> sound_;  // on the unchanged weights, one for each input
+  std::vector<Answer> sound_;  // the answer to each input on the unchanged weights
 };
 
 // True if the counters gave a verdict.

@@ -1,6 +1,6 @@
-// `mkbench audit`: does a decode read all bytes of the weights? A profiler's counters decide where
-// they may be read. Elsewhere tiles of the weights are changed one by one, and each must change the
-// engine's answer.
+// `mkbench audit`: does a decode read all bytes of the weights? Where a profiler's counters can be
+// read, they decide. Elsewhere tiles of the weights are changed one by one, and each change must
+// show in the engine's answer.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ inline constexpr double kAuditConfidence = 0.99;
 
 struct AuditPlan {
   CaseJob job;     // model, device, depth, n_gen and seed of the audited decode
-  int tiles = 90;  // to try in each part
+  int tiles = 90;  // tiles to try in each part
   // Names, or parts of names, of the tensors that tiles are drawn from; empty: all.
   std::vector<std::string> tensors{};
   // Counts the bytes of one decode of the named engine; empty: try tiles without counting.
@@ -44,15 +44,15 @@ struct EngineAudit {
   std::string resolved{};  // name that the engine reports; empty if it was not made
   Verdict verdict = Verdict::kSkipped;
   std::vector<std::string> reasons{};
-  std::string method{};  // "counters", "tiles"; empty if neither came to an end
+  std::string method{};  // "counters", "tiles"; empty if neither finished
   std::string shown{};   // what is compared: "ids", "ids and KV rows"
-  // Finding of the counters, or why there is none; empty if they were not used.
+  // What the counters showed, or why they could not be read; empty if they were not used.
   std::string counters{};
   std::optional<Interval> counted_share{};
   std::vector<PartAudit> parts{};
 };
 
-// Called as the audit advances: engine, tiles done and in all.
+// Called before each tile: the engine, and the tiles of the current part that are done and wanted.
 using AuditProgress = std::function<void(const std::string& engine, int done, int total)>;
 
 // Audits one candidate of the job on its weights. A failure of the engine becomes its verdict;

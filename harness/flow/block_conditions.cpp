@@ -5,8 +5,8 @@
 namespace mkbench {
 namespace {
 
-// At most 2 blocks plus a third of the standing ones are dropped. That is above 20 % of any number
-// of blocks, and more than 20 % dropped is INCONCLUSIVE anyway.
+// At most 2 blocks, plus one for every three that are kept, are dropped. The limit is always above
+// 20 % of the blocks, and more than 20 % dropped is INCONCLUSIVE anyway.
 constexpr int kDropsAtFirst = 2, kBlocksForADrop = 3;
 
 }  // namespace

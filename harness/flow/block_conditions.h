@@ -11,16 +11,16 @@
 namespace mkbench {
 
 // Whether the card is read in a block. Under kAlternate it is read in every other block; over eight
-// blocks, read and unread ones give engines the same places (abba) and come first equally often.
+// blocks, the read and the unread ones have the same abba orders and come first equally often.
 bool is_watched(TelemetryMode mode, int block);
 
 struct UnfitBlock {
   int block = 0;
-  std::string engine, reason;  // whose sample was unfit, and its condition_doubt()
+  std::string engine, reason;  // engine of the unfit sample; its condition_doubt()
 };
 
 // Telemetry of the blocks that count. A block is dropped as a whole, which keeps the engines
-// paired, and on the driver's readings alone, so that no engine can influence the choice.
+// paired. Only the driver's readings decide, so no engine can influence the choice.
 class BlockConditions {
  public:
   void take(const Sample& sample);

@@ -54,7 +54,7 @@ class BlockRunner {
 
   std::vector<TimedRun> run() {
     services_.begin_timing();
-    services_.watch_card(job_.telemetry != TelemetryMode::kOff);  // also for the overhead
+    services_.watch_card(job_.telemetry != TelemetryMode::kOff);  // also for the overhead's runs
     while (has_engines() && schedule_.begin_process()) {
       begin_process();
       while (has_engines() && schedule_.begin_block()) {
@@ -102,7 +102,7 @@ class BlockRunner {
       if (c->alive) names.push_back(c->name);
     }
     services_.expect(names);
-    // The first engine opened lies elsewhere in the card's memory: vary the order by process.
+    // The order of opening decides where an engine lies in the card's memory: vary it by process.
     for (const int place : schedule_.order(schedule_.process())) {
       Contestant& c = *engines_[static_cast<size_t>(place)];
       if (c.alive) guard_engine(sink_, c, [&] { open_(c); });
@@ -153,7 +153,7 @@ class BlockRunner {
   }
 
   // Decodes one token several times, each timed like a sample. The overhead comes from all such
-  // decodes so far: a change of the host's state in between widens its spread.
+  // decodes so far: if the host's state changed between them, its spread becomes wider.
   void measure_overhead(Contestant& c) {
     if (job_.n_prompt > 0) return;
     const auto has_clocks = [&] {
@@ -326,8 +326,8 @@ class BlockRunner {
     return {.launches = engine.launch_count() - before, .doubt = first_said({call.doubt, left})};
   }
 
-  // Times a prefill and the first token after it: an engine that puts its prefill off until the
-  // token pays for it on the clock. The untimed tokens that follow show that its KV rows are right.
+  // Times a prefill and the first token after it: an engine that delays its prefill until the token
+  // is timed for it all the same. The untimed tokens that follow show that its KV rows are right.
   Traces time_prefill(Contestant& c, std::optional<int> block, int32_t& late, Sample& sample) {
     Engine& engine = *c.engine;
     std::vector<int32_t> prompt = truth_->prompt;
@@ -347,7 +347,7 @@ class BlockRunner {
     sample.tokens = job_.n_prompt;
     const std::vector<int32_t> more = engine.decode(tokens_ - 1);
     sample.ids.insert(sample.ids.end(), more.begin(), more.end());
-    // The KV rows must equal those of the first prefill, whose continuation is checked too.
+    // The KV rows must equal those of the first prefill; the ids after that one were checked too.
     const bool compared = engine.capabilities().snapshots;
     return {.launches = launches,
             .kv_rows = compared ? job_.n_prompt : 0,
@@ -388,7 +388,7 @@ class BlockRunner {
     return receipt.repeats ? Verdict::kIntegrity : Verdict::kNondeterministic;
   }
 
-  // The harness's clock around the call counts, not the host time that the engine reports.
+  // Keeps the harness's clock around the call, not the host time that the engine reports.
   void keep_time(const TimedCall& call, Sample& sample) {
     if (!first_begin_ms_) first_begin_ms_ = call.begin_ms;
     sample.start_ms = call.begin_ms - *first_begin_ms_;

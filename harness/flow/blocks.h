@@ -16,13 +16,13 @@ namespace mkbench {
 
 // In each process of the case: opens every remaining contestant (in a fresh process if the case has
 // several), prefills it with the prompt of the process's truth, warms it up, and sends one sample
-// for each engine and block (replication.h says how many). --target-rel-ci may add blocks or, if
-// there are several, processes. Each block draws an id with which all its engines begin to decode.
-// If a closed form gives the ids, they are compared after each clock has stopped; else the samples
-// are kUnscored, and score_runs() decides. An engine leaves the case for a wrong or missing
-// receipt, a state that differs from a run with logits, clocks that disagree or a launch counter
-// that does not fit. Throws Interrupted between samples. Returns all runs whose ids came back. The
-// ceiling comes last and only gives samples; its failure ends nothing but itself.
+// for each engine and block (replication.h says how many). --target-rel-ci may add blocks or, in a
+// case of several processes, processes. In each block, all engines begin to decode with the same
+// drawn id. With a closed form, the ids are checked after each timed run; else the samples are
+// kUnscored, and score_runs() decides. An engine leaves the case for a wrong or missing receipt, a
+// state that differs from that of a run with logits, disagreeing clocks or a wrong launch counter.
+// Throws Interrupted between samples. Returns all runs whose ids came back. The ceiling comes last
+// and is only timed; if it fails, the other engines go on.
 //
 // With one engine open at a time, `open` makes the engine in a fresh process for each of its turns,
 // and it is closed after the turn.

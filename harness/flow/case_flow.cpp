@@ -168,7 +168,7 @@ class CaseFlow {
     sink_.send(MemoryHeld{services_.held_bytes()});
   }
 
-  // Judges every engine, the judge itself first: where the judge fails, no other engine is judged.
+  // Judges every engine, the judge itself first: if the judge fails, no other engine is judged.
   void gate(CaseReferences& references) {
     Gate the_gate(job_, services_, weights_, references, context_, watch_, sink_);
     for (Contestant& c : contestants_) {
@@ -252,8 +252,8 @@ class CaseFlow {
     return context_for(timed_positions(job_), weights_.config.max_positions);
   }
 
-  // Makes the engines that are timed, and closes all others. Timing may need another lag set than
-  // parity: equal shapes, other planted layers.
+  // Makes the engines that are timed, and closes all others. Timing may use another lag set than
+  // parity (model_at_depth()): the shapes are equal, the planted layers are not.
   void make_timed_engines() {
     const bool other_weights = loaded_ != timing_model().name;
     close_engines([&](const Contestant& c) { return other_weights || !c.timed(); });
@@ -270,7 +270,7 @@ class CaseFlow {
   // Whether run_blocks() opens the engines itself, each in more than one process.
   bool blocks_make_engines() const { return job_.one_at_a_time || process_count(job_) > 1; }
 
-  // The engines of the blocks, the ceiling last where there is one.
+  // The engines of the blocks; the ceiling is the last one, if it is timed.
   std::vector<Contestant*> with_ceiling(std::vector<Contestant*> engines) {
     if (!no_ceiling_.empty()) return engines;
     if (!blocks_make_engines()) guard_engine(sink_, ceiling_, [&] { make_engine(ceiling_); });

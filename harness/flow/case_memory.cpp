@@ -40,7 +40,7 @@ CaseJob at_depth(CaseJob job, int depth) {
   return job;
 }
 
-// All of case_memory() but what is free.
+// case_memory() without `free`.
 CaseMemory needed_memory(const CaseJob& job, const CaseServices& services,
                          const ModelConfig& config) {
   int positions = timed_positions(job);
@@ -216,7 +216,7 @@ std::string choose_residency(CaseJob& job, const CaseServices& services,
                              const ModelConfig& config) {
   if (!job.may_open_one || job.one_at_a_time) return {};
   const CaseMemory all = case_memory(job, services, config);
-  // Ablations need all engines open, and come before the share of the ceiling.
+  // Ablations need all engines open, and take precedence over the ceiling.
   if (all.ceiling_fits() || (all.fits() && job.ablations)) return {};
   CaseJob one = job;
   one.one_at_a_time = true;

@@ -30,21 +30,21 @@ int timed_positions(const CaseJob& job);
 // need not exist yet.
 CaseMemory case_memory(const CaseJob& job, const CaseServices& services, const ModelConfig& config);
 
-// If the job leaves it open, chooses to hold one engine open at a time: when all engines together,
-// with the ceiling if it is to be timed, do not fit and one at a time does. With ablations, engines
-// that fit together stay open. Returns the reason in one line; empty if the job stays as it is.
+// If job.may_open_one, sets job.one_at_a_time when all engines together (and the ceiling, if it is
+// to be timed) do not fit, but one at a time does. With ablations, engines that fit together stay
+// open. Returns the reason in one line; empty if the job is unchanged.
 std::string choose_residency(CaseJob& job, const CaseServices& services, const ModelConfig& config);
 
-// For a case that does not fit: the largest depth that does with these engines, else with one engine
-// open at a time, else without some of the engines; else the largest model of the shape table. One
-// line: "what would fit: --n-depth 300 (3812 MB)".
+// What would fit instead: the largest depth at which these engines fit; else fit with one open
+// at a time; else fit without some of them; else the largest model of the shape table. One line:
+// "what would fit: --n-depth 300 (3812 MB)".
 std::string what_would_fit(const CaseJob& job, const CaseServices& services,
                            const ModelConfig& config, int64_t free);
 
 // Says why no ceiling is timed beside engines that fit without it.
 std::string ceiling_refusal(const CaseJob& job, const CaseMemory& memory);
 
-// "memory of cuda: 9912 MB needed, 4001 MB free; what would fit: ...", for a case that does not fit.
+// "memory of cuda: 9912 MB needed, 4001 MB free; what would fit: ...", if a case does not fit.
 std::string memory_refusal(const CaseJob& job, const CaseServices& services,
                            const ModelConfig& config, const CaseMemory& memory);
 

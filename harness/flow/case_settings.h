@@ -22,15 +22,15 @@ enum class TelemetryMode { kOn, kOff, kAlternate };
 struct CaseSettings {
   // What is judged, and how.
   uint64_t seed = 1;
-  uint64_t prompt_seed = 1;   // of the timed prompts
-  std::string reference_dir;  // empty: the committed ones
+  uint64_t prompt_seed = 1;   // seed of the timed prompts
+  std::string reference_dir;  // empty: the committed references
   bool require_reference = false;
-  double time_budget_s = 240;  // for judging one engine; then INCOMPLETE
+  double time_budget_s = 240;  // for judging one engine; INCOMPLETE if it needs more
   PlantedFault fault = PlantedFault::kNone;
   bool whole_parity = false;  // `mkbench parity`: every check, nothing timed
-  // Where set, this step alone is repeated. Without prompt_ids it is a step of the references.
+  // If set, only this step is repeated. Without prompt_ids it is a step of the references.
   std::optional<FailedStep> only{};
-  std::string only_prompt{};  // where set, this prompt of the references alone is judged
+  std::string only_prompt{};  // if set, only this prompt of the references is judged
   // What is timed, and how.
   std::vector<int32_t> ids;  // prompt; empty: the reference's, or ids drawn from the seed
   double target_rel_ci = 0;  // 0 = off

@@ -41,13 +41,13 @@ struct ModelLoaded {
   std::vector<std::string> not_covered;
 };
 
-// True if a report's `reference` names one that its run has computed.
+// True if a report's field `reference` (`name`) stands for a reference computed in its own run.
 inline bool is_live_reference(std::string_view name) { return name.starts_with("live"); }
 
 // The references that judge the case, as the report names them.
 struct ReferencesFound {
   std::string reference, reference_sha256, reference_versions;
-  std::string live_check;  // live_check_text(); empty if none was made yet or needed
+  std::string live_check;  // live_check_text(); empty if no check was made yet or none is needed
 
   bool is_live() const { return is_live_reference(reference); }
 };
@@ -87,7 +87,7 @@ struct StepFailed {
 
 // The ablations of an engine, or why there are none.
 struct AblationsTaken {
-  std::string engine, reason;  // reason: empty where there is a profile
+  std::string engine, reason;  // reason: empty if there is a profile
   ProfileReport profile;
 };
 
@@ -97,7 +97,7 @@ struct SampleTaken {
   int64_t launches = 0;  // all launches of the engine so far
 };
 
-// A block whose samples do not count, because of what the card did during `engine`'s.
+// A block whose samples do not count, because of the card's state while `engine` was timed.
 struct BlockDropped {
   int block = 0;
   std::string engine, reason;
@@ -120,7 +120,7 @@ struct SampleScored {
   Sample sample;
 };
 
-// The verdict on one engine, or on the whole case where `engine` is empty.
+// The verdict on one engine, or on the whole case if `engine` is empty.
 struct VerdictGiven {
   std::string engine;
   Verdict verdict = Verdict::kSkipped;

@@ -77,8 +77,8 @@ double settled_seconds(const Now& now, const std::function<void()>& work) {
   return *middle;
 }
 
-// Times decode() and prefill(). Two prompt lengths tell the cost of a pass from that of a row: some
-// engines prefill all rows in one pass, others pay for each row.
+// Times decode() and prefill(). Two prompt lengths separate the cost of a pass from that of a row:
+// some engines prefill all rows in one pass, others pay for each row.
 void measure_steps(const Now& now, Engine& engine, const std::vector<int32_t>& ids, size_t fewer,
                    StepPace& pace) {
   const auto start_with = [&](size_t count) {
@@ -146,7 +146,7 @@ struct TimedSteps {
   int processes = 1;
 };
 
-// A warm-up that settles at once: the first run, and two windows.
+// A warm-up that settles at once takes two windows; the short run before them is neglected.
 constexpr double kSettledWarmUpS = 2 * kWarmWindowS;
 
 // blocks: over all processes.
@@ -199,9 +199,9 @@ bool is_known(const std::map<std::string, StepPace>& paces, const std::string& n
   return false;
 }
 
-// Extra time of a step behind `depth` KV rows, which it reads too: the fastest engine's time for as
-// many bytes. Scaling an engine's own step would overestimate one whose launches take longer than
-// its reads.
+// Extra time of a step at `depth`, because it also reads `depth` KV rows: the fastest engine's time
+// for that many bytes. Scaling an engine's own step would overestimate one whose launches take
+// longer than its reads.
 double depth_s(const ModelShape& shape, const std::map<std::string, StepPace>& paces, int depth) {
   const auto bytes = [&](int rows) { return static_cast<double>(shape.bytes_per_step(rows)); };
   if (bytes(0) <= 0) return 0;
@@ -229,7 +229,7 @@ void Forecaster::measure(const CaseJob& job, const CaseServices& services, bool 
   for (const GreedyReference& reference : model.references.all) {
     if (!reference.token_only && !reference.prompts.empty()) with_logits = &reference;
   }
-  // Seeded prompts of 1, 5, 17 and 64 ids; the short one if each row of a prefill may cost a step.
+  // Prompts of 1, 5, 17 and 64 ids; takes 64, or 5 where a prefill may cost a step per row.
   const bool slow = !job.cuda() && model.shape.bytes_per_step(0) > kSlowBytes;
   const auto prompts = live_parity_prompts(job, model.shape, {});
   const std::vector<int32_t>& ids = prompts.at(slow ? 1 : 3);
@@ -341,7 +341,7 @@ double Forecaster::judging(const CaseJob& job, const Measured& model, Forecast& 
   return seconds;
 }
 
-// Repeats, isolation and the sweep of an engine, and the fresh processes.
+// Time of an engine's repeats, isolation and sweep, and of its fresh processes.
 double Forecaster::trials(const CaseJob& job, const Measured& model, const StepPace& pace) const {
   constexpr double kProcessS = 2;  // to start the processes of a fresh run
   const int prompts = 2, isolated = 12;
@@ -380,7 +380,7 @@ double Forecaster::timing(const CaseJob& job, const Measured& model, Forecast& f
   const int blocks = planned_blocks(job, model);
   const TimedSteps steps = timed_steps(job, blocks);
   const double deeper_s = depth_s(model.shape, model.paces, first_depth(job));
-  // Plain `synthetic` is timed on weights that are made for its depth.
+  // Timing may use another lag set than parity (model_at_depth()).
   const bool other =
       parity_model(job.model).name != model_at_depth(job.model, first_depth(job)).name;
   double seconds = (other ? model.load_s : 0) + ceiling_seconds(job, blocks);
@@ -389,7 +389,7 @@ double Forecaster::timing(const CaseJob& job, const Measured& model, Forecast& f
     if (!engine.timed() || !is_known(model.paces, engine.name, forecast)) continue;
     const StepPace& pace = model.paces.at(engine.name);
     const double step_s = pace.step_s + deeper_s;
-    // A state receipt runs the path once more, with logits; nothing is judged there.
+    // A state receipt runs the path once more, with logits that are not judged.
     seconds += step_s * (steps.bare + steps.with_logits) + steps.warm_up_s +
                steps.prefills * (pace.prefill_s + pace.rows_s(first_depth(job)));
     if (other || job.judged) seconds += pace.open_s;
@@ -406,7 +406,7 @@ double Forecaster::timing(const CaseJob& job, const Measured& model, Forecast& f
   return seconds;
 }
 
-// Each block has a late id of its own. Engines that round their logits are scored apart.
+// Each block's late id makes a path to score; engines that round their logits have their own.
 double Forecaster::scoring(const CaseJob& job, const Measured& model) const {
   const auto truth = model.paces.find(kTruthName);
   if (truth == model.paces.end()) return 0;

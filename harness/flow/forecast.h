@@ -16,11 +16,11 @@ namespace mkbench {
 struct StepPace {
   double open_s = 0;
   double step_s = 0;      // a decoded token
-  double prefill_s = 0;   // a prefill besides its rows
+  double prefill_s = 0;   // the part of a prefill that does not depend on its rows
   double row_s = 0;       // a row of a prefill
   double logits_s = 0;    // a decoded token with logits, judged
-  double prompt_s = 0;    // what judging a prompt costs besides its steps
-  double pass_row_s = 0;  // a forced step, where the engine takes many in one pass (the truth)
+  double prompt_s = 0;    // judging a prompt, besides its steps
+  double pass_row_s = 0;  // a forced step of an engine that runs many in one pass (the truth)
 
   double judged_s() const { return 2 * step_s + logits_s; }  // three walks of judge_parity()
   double rows_s(int64_t rows) const { return row_s * static_cast<double>(rows); }
@@ -31,7 +31,7 @@ struct StepPace {
 struct Forecast {
   double judging_s = 0, timing_s = 0, scoring_s = 0;
   std::vector<std::string> unknown;
-  // What would end the case, and the verdict that it would end with.
+  // What would end the case early, each with the verdict that it would cause.
   std::vector<std::pair<Verdict, std::string>> refusals;
 
   double seconds() const { return judging_s + timing_s + scoring_s; }
@@ -39,14 +39,14 @@ struct Forecast {
 
 class Forecaster {
  public:
-  // timeout_s: of one call of an engine.
+  // timeout_s: limit of a single call of an engine.
   explicit Forecaster(double timeout_s) : timeout_s_(timeout_s) {}
   // Loads the job's model and opens each of its engines for a few steps. The pace of an engine that
   // fails stays unknown. Without `whole`, skips engines that are files, and skips runs so short
   // that measuring would take a good part of their time. Throws the errors of loading the model and
   // its references, and Interrupted.
   void measure(const CaseJob& job, const CaseServices& services, bool whole);
-  // may_take_over() of the measured model.
+  // Result of may_take_over() for a model; false if measure() has not measured it.
   bool takes_over(const Model& model) const;
   // Predicts the case from what measure() found for its model, in this or another case of that
   // model. Engines without a measurement are named in Forecast::unknown.

@@ -1,4 +1,4 @@
-// The gate of a case: finds the references for the weights; by them it judges first the judge (the
+// The gate of a case: finds the references for the weights and judges by them, first the judge (the
 // engine that parity compares with) and then each other engine.
 #pragma once
 
@@ -24,17 +24,17 @@ struct CaseReferences {
 };
 
 // Finds the committed references that fit `weights`, or decides to judge live.
-// Throws Error(kInvalidReference) where a model whose references are committed has none, where
-// --require-reference finds none (naming the command that makes one), for a reference made from
-// other weights, and for one that contradicts the closed form.
+// Throws Error(kInvalidReference) if a model that should have a committed reference has none, if
+// --require-reference finds none (naming the command that makes one), or if a reference was made
+// from other weights or contradicts the closed form.
 CaseReferences find_case_references(const CaseJob& job, const CaseServices& services,
                                     const ModelWeights& weights);
 
 // The number of positions that an engine needs to be judged by `references`.
 int parity_positions(const CaseReferences& references, const CaseJob& job, const ModelShape& shape);
 
-// Number of different shapes that the engines compute while they are judged and, with `timed`,
-// until the case ends; as far as it is known before the weights are loaded.
+// Number of different shapes that the engines compute while they are judged and, with `timed`, in
+// the rest of the case too, as far as known before the weights are loaded.
 CaseShapes planned_shapes(const CaseJob& job, const CaseServices& services, const ModelShape& shape,
                           bool timed = true);
 
@@ -86,7 +86,7 @@ class Gate {
   ProgressWatch& watch_;
   EventSink& sink_;
   Engine* judge_ = nullptr;               // set once the judge has passed
-  std::optional<SweepTruth> live_sweep_;  // made for the first engine that is swept live
+  std::optional<SweepTruth> live_sweep_;  // made for the first engine that needs it in its sweep
 };
 
 // parity_positions() before the weights are loaded. A reference that cannot be read is ignored

@@ -10,7 +10,7 @@ namespace {
 volatile std::sig_atomic_t interrupts = 0;
 
 // The third interrupt ends the process at once, even while it loads or judges. Its hosts end too,
-// and the next run removes what it has left in the temporary folder.
+// and the next run removes its files from the temporary folder.
 void count_interrupt(int) {
   constexpr int kPatience = 3, kInterruptedExit = 130;
   interrupts = interrupts + 1;

@@ -13,9 +13,8 @@
 
 namespace mkbench {
 
-// An engine of a case and its roles: the judge is what parity compares with, a speed-up is quoted
-// against a yardstick, a candidate is an engine under test, and the ceiling takes part in the blocks
-// without being judged.
+// An engine of a case and its roles. judges: parity compares with it. yardstick: speed-ups are
+// relative to it. candidate: it is under test. ceiling: it is timed in the blocks but not judged.
 struct CaseEngine {
   std::string name;   // resolved: "eager", "ring", "plain", "host-twin", a path that ends in .so
   std::string asked;  // as the user named it
@@ -43,7 +42,7 @@ struct CaseJob : CaseSettings {
   std::vector<CaseEngine> engines;  // the judge first
   bool one_at_a_time = false;       // one engine is open at a time (--resident one)
   bool may_open_one = false;        // sets one_at_a_time if memory is short (choose_residency())
-  // Why no ceiling is timed beside the engines; empty where one is.
+  // Why no ceiling is timed beside the engines; empty if one is timed.
   std::string no_ceiling = "no ceiling was asked for";
   int depth = 0;     // KV rows before the first timed step
   int n_gen = 0;     // timed tokens; in a prefill test, untimed tokens that check it
@@ -51,12 +50,12 @@ struct CaseJob : CaseSettings {
   int blocks = 10, max_blocks = 10;  // paired blocks, over all processes
   // How often each timed engine is opened anew. With one_at_a_time every turn has its own process.
   int processes = 1;
-  bool blocks_by_time = false;  // blocks until each engine has samples of kSampleS (replication.h)
+  bool blocks_by_time = false;  // until each engine has kSampleS seconds of samples (replication.h)
   int warmup = 1;               // untimed runs of each engine in each process
   bool warmup_by_time = false;  // instead: until two windows agree (measure/warm_up.h)
-  std::optional<JudgedCase> judged;  // where set, parity is not judged again
+  std::optional<JudgedCase> judged;  // if set, parity is not judged again
   double spin_scale = 1;
-  bool watched = false;  // by a profiler: calls take longer than their pace predicts
+  bool watched = false;  // a profiler watches: calls take longer than their pace predicts
 
   bool cuda() const { return device == "cuda"; }
 };
@@ -75,8 +74,8 @@ inline PlantedFault fault_of(const CaseJob& job, const std::string& name) {
   return PlantedFault::kNone;
 }
 
-// The context to allocate: rounded up so that cases of similar lengths take equal caches, and never
-// longer than the model allows.
+// The context to allocate: rounded up so that cases of similar lengths have caches of one size, and
+// never longer than the model allows.
 int context_for(int positions, int max_positions);
 
 // "tiny d=0 n=128", "synthetic:deep pp512"

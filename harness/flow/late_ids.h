@@ -1,4 +1,4 @@
-// Late ids: the last id of a timed prompt, drawn once the engine stands at its start.
+// Late ids: a timed prompt's last id, drawn once the engine holds the rows before it.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ namespace mkbench {
 // A number below `bound` (at least 1) from getrandom(2): no engine can foresee it.
 uint64_t random_below(uint64_t bound);
 
-// Hands out ids of a pool in random order. None comes twice before all have come.
+// Hands out the ids of a pool in random order. No id repeats before all have been drawn.
 class LateIds {
  public:
   LateIds(std::vector<int32_t> pool, std::function<uint64_t(uint64_t bound)> random)

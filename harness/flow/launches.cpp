@@ -20,7 +20,7 @@ LaunchTrace trace_engine(const CaseJob& job, const CaseServices& services, const
       *c.engine, job.n_prompt > 0 ? kPrefillCheckTokens : std::min(job.n_gen, kMostTracedTokens));
 }
 
-// A trace that failed says nothing about the claim.
+// A failed trace neither confirms nor refutes the claim.
 void check_claim(const Engine& engine, const LaunchTrace& trace) {
   if (!engine.capabilities().one_launch || !trace.problem.empty() || trace.launches() == 1) return;
   throw Error(ErrorKind::kIntegrity,

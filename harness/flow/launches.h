@@ -14,7 +14,7 @@ namespace mkbench {
 
 // Sends one LaunchesTraced for each engine. An engine that claims a whole decode in one launch
 // fails with INTEGRITY if another number of kernels and graphs was recorded; copies and memsets
-// around its launch are allowed. Closes the engines. `open` makes an engine that is not open,
+// around its launch are allowed. Closes the engines. `open` opens an engine again that is closed
 // because the job holds one at a time. Throws Interrupted.
 void trace_launches(const CaseJob& job, const CaseServices& services, const TimedTruth& truth,
                     const std::vector<Contestant*>& engines,

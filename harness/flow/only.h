@@ -24,12 +24,12 @@ struct FoundStep {
 FoundStep find_step(const std::vector<GreedyReference>& references, const std::string& name,
                     int position);
 
-// pairwise_d: D of the reference. `references` give texts of ids and must outlive the result.
+// pairwise_d: D of the reference. `references` supply texts of ids and must outlive the result.
 ReplayOptions replay_options(double pairwise_d, const std::string& engine, const ModelShape& shape,
                              const std::vector<GreedyReference>& references);
 
-// Fills in engine, model and their hashes, and the command: by the prompt's name where the prompt
-// is `committed`; else the command stays empty, because the step has to be read from its file.
+// Fills in engine, model and their hashes and, if the prompt is `committed`, the command that names
+// the prompt. Without a command, the step can only be repeated from its file.
 void name_step(const CaseJob& job, const ModelWeights& weights, const std::string& engine,
                bool committed, FailedStep& step);
 

@@ -53,7 +53,7 @@ class Recorder {
     for (const CaseEngine& engine : job_.engines) names.push_back(engine.name);
     services_.expect(names);
     const int context = static_cast<int>(truth_.prompt.size()) + plan_.tokens;
-    // The order of opening decides where in the card's memory an engine lies: it is drawn.
+    // An engine's place in the card's memory depends on the order of opening, so it is drawn.
     const auto orders = block_orders(static_cast<int>(names.size()), 1, true, plan_.seed);
     for (const int place : orders.front()) {
       const std::string& name = names[static_cast<size_t>(place)];

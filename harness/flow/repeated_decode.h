@@ -1,5 +1,5 @@
-// One engine of a case that decodes the timed tokens again and again, from the same KV rows each time, without a
-// judge and without a competitor.
+// Decodes the timed tokens of a case with one engine, repeatedly from the same KV rows, without a
+// judge or a competitor.
 #pragma once
 
 #include <memory>
@@ -17,7 +17,7 @@ class RepeatedDecode {
   RepeatedDecode(const CaseJob& job, const CaseEngine& engine, const CaseServices& services);
 
   Engine& engine() { return *engine_; }
-  // Goes back to the KV rows before the timed tokens, which the first call prefills. Throws Interrupted.
+  // Goes back to the KV rows before the timed tokens; the first call prefills. Throws Interrupted.
   void begin();
   // Decodes the timed tokens; call begin() before.
   void decode();

@@ -12,8 +12,8 @@ int blocks_of_process(const CaseJob& job, int process) {
   return job.blocks / processes + (process < job.blocks % processes ? 1 : 0);
 }
 
-// With blocks by time: whether a process that has run `blocks` of them takes another. sample_s: the
-// least of all engines; blocks_s: since the process's first block began.
+// Blocks by time: whether a process that has run `blocks` blocks runs another. sample_s: seconds of
+// samples of the fastest engine; blocks_s: seconds since the process's first block began.
 bool needs_block(const CaseJob& job, int blocks, double sample_s, double blocks_s) {
   if (blocks < kLeastBlocks) return true;
   const double processes = process_count(job);
@@ -108,14 +108,14 @@ double BlockSchedule::sample_s(const std::string& engine) const {
 }
 
 const std::vector<int>& BlockSchedule::order(int number) {
-  if (number >= std::ssize(orders_)) {  // orders are the same however many follow
+  if (number >= std::ssize(orders_)) {  // a longer list begins with the same orders
     orders_ = block_orders(static_cast<int>(engines_.size()), 2 * number + 16, job_.random_order,
                            job_.seed);
   }
   return orders_[static_cast<size_t>(number)];
 }
 
-// True where every speed-up's interval (with one engine, the interval of its time) is as narrow as
+// True if every speed-up's interval (with one engine, the interval of its time) is as narrow as
 // --target-rel-ci asks.
 bool BlockSchedule::narrow_enough() const {
   const auto times = [&](const Contestant* c) {

@@ -15,16 +15,16 @@
 
 namespace mkbench {
 
-// Processes on a GPU without --processes.
+// Number of processes on a GPU without --processes.
 inline constexpr int kGpuProcesses = 5;
 // Blocks by time, over all processes: seconds of samples that the fastest engine needs, and seconds
-// after which no block begins (eager at 40 ms a token takes 5 s for a sample of 128 tokens).
-// kLeastBlocks is the least for each process.
+// after which no block begins (eager at 40 ms a token takes 5 s for a sample of 128 tokens). Each
+// process has at least kLeastBlocks blocks.
 inline constexpr double kSampleS = 3, kMostBlocksS = 40;
 inline constexpr int kLeastBlocks = 2;
 
-// Processes that each engine is timed in, as far as it is known before the first block. With one
-// engine open at a time, every turn has its own.
+// Number of processes in which each engine is timed, as planned before the first block. With one
+// engine open at a time, every turn has its own process.
 int process_count(const CaseJob& job);
 // Blocks of each process, chosen by time, for engines whose samples take `sample_s` seconds.
 int blocks_by_time(const CaseJob& job, const std::vector<double>& sample_s);
@@ -37,7 +37,7 @@ class BlockSchedule {
   // Job and engines outlive the schedule.
   BlockSchedule(const CaseJob& job, const std::vector<Contestant*>& engines, Now now)
       : job_(job), engines_(engines), now_(std::move(now)) {}
-  // Goes on to the next process, or block of the process; false where there are enough.
+  // Moves to the next process, or to the process's next block; false if there are enough.
   bool begin_process();
   bool begin_block();
   // Takes in the sample of an engine that is still alive.
@@ -48,7 +48,7 @@ class BlockSchedule {
   int process() const { return process_; }
   int block() const { return block_; }  // over all processes
   int block_of_process() const { return block_of_process_; }
-  // The order of the engines in a block, and of their opening in a process: places in `engines`.
+  // Indices of the engines, in the order of block `number` or of their opening in process `number`.
   const std::vector<int>& order(int number);
 
  private:
@@ -68,7 +68,7 @@ class BlockSchedule {
   const std::vector<Contestant*>& engines_;
   const Now now_;
   int process_ = -1, block_ = -1, block_of_process_ = -1;
-  int blocks_of_first_ = 0;                   // blocks that the first process has
+  int blocks_of_first_ = 0;                   // number of blocks in the first process
   std::optional<double> begin_s_;             // when the first block of the process began
   std::map<std::string, TakenBlocks> taken_;  // by engine
   std::vector<std::vector<int>> orders_;

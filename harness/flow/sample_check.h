@@ -11,7 +11,7 @@
 
 namespace mkbench {
 
-// What judge_sample() needs of a run besides its ids.
+// What judge_sample() has to know of a run besides its ids.
 struct Traces {
   int64_t launches = 0;
   int kv_rows = 0;  // prefill tests: rows whose checksum was compared with the first prefill's

@@ -1,6 +1,6 @@
-// What a case needs from outside, as two abstract classes: what it is given (models, references, engines,
-// memory), and what its clock is given (turns of the engines, timed calls). harness/hosts implements both
-// with engines in processes, tests with scripts.
+// The services that a case is given: CaseServices (models, references, engines, memory) and
+// ClockServices (turns of the engines, timed calls). harness/hosts implements both with engines in
+// processes; tests implement them with scripts.
 #pragma once
 
 #include <cstdint>
@@ -29,17 +29,17 @@ using RangeGuard = std::shared_ptr<void>;
 struct TimedCall {
   double begin_ms = 0;  // CLOCK_MONOTONIC
   double ms = 0;
-  double slack_ms = 0;  // time around the engine's call that was spent on the way to it and back
-  // Set where the slack is more than crossing to another process explains; the sample is repeated.
+  double slack_ms = 0;  // time that the caller measured beyond `ms`: the way to the engine and back
+  // Set if the slack is longer than crossing to a process explains; the sample is then repeated.
   std::string doubt{};
-  std::optional<Telemetry> card{};  // what the card did meanwhile, where it was watched
+  std::optional<Telemetry> card{};  // the card during the call; absent if it was not watched
 };
 
 // How long the call takes by the clock `now`.
 TimedCall time_call(const Now& now, const std::function<void()>& call);
 
-// What a case makes an engine compute: cache lengths at which it decodes, and prefills, each counted
-// once.
+// Number of different shapes that a case makes an engine compute: cache lengths at which it
+// decodes, and lengths of its prefills.
 struct CaseShapes {
   int lengths = 0, prefills = 0;
 };
@@ -48,7 +48,7 @@ class CaseServices {
  public:
   virtual ~CaseServices() = default;
 
-  // Seconds. By this clock a case decides: budgets, warm-ups, blocks by time, forecasts.
+  // Seconds. The clock for a case's decisions: budgets, warm-ups, blocks by time, forecasts.
   virtual double now() const = 0;
   virtual bool stop() const = 0;  // true after Ctrl-C
   // A profiler's range; `name` is a string literal.
@@ -83,16 +83,16 @@ class CaseServices {
 
   // Bytes of the job's device that make_engine() would take for this request.
   virtual int64_t bytes(const EngineRequest& request, const ModelConfig& config) const = 0;
-  // Bytes of the job's device that the process of an engine takes besides the engine: libraries and
-  // the code that they compile for the shapes of a case, or a context on the card.
+  // Bytes of the job's device that the process of an engine takes besides the engine: on a CPU the
+  // idle process and code compiled for the shapes of a case, on a GPU its context and libraries.
   virtual int64_t process_bytes(const std::string& name, const CaseShapes& shapes) const = 0;
-  // Bytes of the job's device that are taken once, beside the engines: on a CPU this process, and
-  // the weights, which all engines read.
+  // Bytes of the job's device that are taken once for all engines: on a CPU by this process and by
+  // the weights, which all engines read; on a GPU 0.
   virtual int64_t shared_bytes(const ModelConfig& config) const = 0;
-  // Bytes of the job's device that the whole case may take: what is free now, and what processes of
-  // this run hold and case_memory() counts once more (on a CPU all of it, on a GPU their contexts).
+  // Bytes of the job's device that the whole case may take: what is free now, plus what this run's
+  // processes hold, as case_memory() counts it again (on a CPU everything, on a GPU the contexts).
   virtual int64_t free_bytes() const = 0;
-  // Bytes that are taken now: on a CPU by this process and its hosts, on a GPU by everybody; 0 if unknown.
+  // Bytes taken now: on a CPU by this process and its hosts, on a GPU by all processes; 0: unknown.
   virtual int64_t held_bytes() const = 0;
 };
 
@@ -102,11 +102,11 @@ class ClockServices {
 
   // Called once all engines are judged: closes what only judging needs.
   virtual void begin_timing() const = 0;
-  // Called before each timed part of an engine: nothing else runs, and no data of the preparation
-  // waits in L2 to be written back (l2_flush.h).
+  // Called before each timed part of an engine. Afterwards nothing else runs, and L2 holds no data
+  // of the preparation that must still be written back (l2_flush.h).
   virtual void take_turn(Engine& engine) const = 0;
   // Called after each timed part. Throws Error(kIntegrity) if the engine has left work behind.
-  // Returns why what was timed does not count, else an empty string.
+  // Returns why the timed part does not count, or an empty string.
   virtual std::string end_turn(Engine& engine) const = 0;
   // Makes one call of the engine and says how long it took, by the harness's clock next to the
   // engine. Throws Error(kIntegrity) if that clock contradicts the clock of this process.
@@ -119,7 +119,7 @@ class ClockServices {
 
 class FlowServices : public CaseServices, public ClockServices {};
 
-// Functions of services that must outlive them.
+// Functions that call `services`, which must outlive them.
 inline Now clock_of(const CaseServices& services) {
   return [&services] { return services.now(); };
 }

@@ -13,20 +13,20 @@ namespace {
 
 constexpr int kFineEdge = 16, kFineUntil = 512, kCoarseEdge = 64;
 constexpr int kMostTokens = 16, kMostRepeats = 7, kMostFurther = 2;
-// To fill a long cache again takes most of a soak's time.
+// For steps that fill the cache: prefilling a long cache again takes most of a soak's time.
 constexpr int kMostRepeatedFills = 2;
-// A step's number modulo kKinds is its kind: 0 fills the cache, 1 to 3 pass an edge, 5 and 6 take the prompt of a
-// reference where there is one; the prompts of the others have random lengths.
+// A step's number modulo kKinds is its kind: 0 fills the cache, 1 to 3 pass an edge, 5 and 6 take a
+// prompt of a reference if there is one; other prompts have random lengths.
 constexpr int64_t kKinds = 8, kEdgeKinds = 3, kKnownKinds[] = {5, 6};
 // Steps of the other kinds repeat their launch many times if the prompt is short relative to the
-// cache: a launch that is repeated costs little beside the prefill of a long prompt.
+// cache: repeating a launch costs little compared with the prefill of a long prompt.
 constexpr int kOften = 8, kShortShare = 8;
 // Every kLongEvery-th step is one long launch, repeated once: 16-bit counters wrap within it.
 constexpr int64_t kLongEvery = 128;
 constexpr int kLongTokens = 2100;
-// One step in four delays blocks if its prefill is short: each delayed row takes milliseconds on a CPU.
+// One step in four delays blocks if its prefill is short: delayed rows take milliseconds on a CPU.
 constexpr int kMostDelayedRows = 64, kDelayUs = 50;
-// A counter begins at most this far below its edge; two tokens of tiny in host-twin count further.
+// A counter begins at most this far below its edge: host-twin passes it in two tokens of tiny.
 constexpr uint64_t kBelowEdge = 256;
 
 // Numbers that follow from the seed and the step alone.

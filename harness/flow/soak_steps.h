@@ -1,5 +1,5 @@
-// The steps of a soak: what each of them does follows from the seed and its number alone, so that a soak can
-// go on after an interruption, and one step can be repeated.
+// The steps of a soak. The seed and a step's number decide all that it does, so that a soak can
+// continue after an interruption, and a single step can be repeated.
 #pragma once
 
 #include <cstdint>
@@ -18,25 +18,25 @@ struct SoakBounds {
 };
 inline constexpr int kLeastSoakContext = 128;
 
-// One step: a prefill, a launch, launches that repeat it after going back, and launches that go on.
+// A prefill, a first launch, launches that repeat it from the same start, and further launches.
 struct SoakStep {
   int64_t number = 0;
   int rows = 0;     // KV rows before the first launch
   int tokens = 0;   // of each launch
   int repeats = 0;  // launches that repeat the first one
-  int further = 0;  // launches that go on after the last repeat
+  int further = 0;  // launches that continue after the last repeat
   bool logits = false;
   bool fills = false;  // the last launch ends at the cache's last position
-  bool known = false;  // the prompt is one of a reference, where the model has one
+  bool known = false;  // takes a prompt of a reference, if the model has one
   int edge =
       -1;  // place in soak_edges() of the cache length that the first launch passes; -1: none
   uint64_t prompt_seed = 0;
-  uint64_t ways = 0;  // bit r, of at most 64: repeat r begins with a reset, not with a restore
+  uint64_t ways = 0;  // bit r: repeat r begins with a reset, not a restore; at most 64 repeats
   Stress stress{};
 };
 
-// Cache lengths at and beside the edges of tiles: multiples of 16 up to 512, and of 64 beyond, each with its
-// neighbours.
+// Cache lengths at the edges of tiles, which are the multiples of 16 up to 512 and of 64 beyond,
+// and one below and above each edge.
 std::vector<int> soak_edges(const SoakBounds& bounds);
 
 SoakStep draw_step(const SoakBounds& bounds, const std::vector<int>& edges, int64_t number);
@@ -46,7 +46,7 @@ inline int last_position(const SoakStep& step) {
   return step.rows + step.tokens * (1 + step.further);
 }
 
-// "a prefill of 63 rows, then launches of 5 tokens, counters from 4294966272"
+// "a prefill of 63 rows, launches of 5 tokens, counters from 4294967200"
 std::string step_text(const SoakStep& step);
 
 }  // namespace mkbench

@@ -14,7 +14,7 @@
 namespace mkbench {
 namespace {
 
-// The first step of the second run that differs from the first one, as text.
+// Compares a run with logits with the timed run; `problem` names the first step that differs.
 class Comparison {
  public:
   Comparison(const EngineCapabilities& can, const std::vector<int32_t>& path, size_t timed,

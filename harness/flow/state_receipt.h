@@ -11,21 +11,21 @@
 namespace mkbench {
 
 inline constexpr int kStateSteps = 8;    // decode steps after the timed run
-inline constexpr int kReceiptShare = 8;  // after the first block, one of this many samples has one
+inline constexpr int kReceiptShare = 8;  // later blocks: 1 sample in this many gets a receipt
 
 struct StateReceipt {
-  std::string compared{};  // empty: none was taken, because the cache is full
+  std::string compared{};  // empty: no receipt was taken, because the cache is full
   std::string problem{};   // why the states differ, else empty
-  bool repeats = true;     // with a problem: whether runs that show their logits equal each other
+  bool repeats = true;     // if there is a problem: whether runs with logits equal each other
   // Ids after the timed run, from an engine without logits. They must be right.
   std::vector<int32_t> further{};
 };
 
-// The engine has just emitted `ids`. It goes on with logits; then `restart` sets it to its start,
+// The engine has just emitted `ids`. It continues with logits; then `restart` sets it to its start,
 // with the same input pending, and it runs the same path with logits throughout. Ids, the last
 // logits and, with snapshots, the checksums of the KV rows must be equal to the bit. An engine that
-// is not deterministic must only go on with the same ids. On a difference, the run with logits is
-// made twice more: if these two differ, the engine is nondeterministic even untimed.
+// is not deterministic must only continue with the same ids. On a difference, the run with logits
+// is made twice more: if these two differ, the engine is nondeterministic even untimed.
 StateReceipt take_state_receipt(Engine& engine, int vocab, const std::vector<int32_t>& ids,
                                 const std::function<void()>& restart);
 

@@ -16,27 +16,27 @@ namespace mkbench {
 
 // The text of one id. In the byte-level vocabulary of the tiny checkpoints a printable byte stands
 // for itself and other bytes are escaped. Other vocabularies get "" here: their texts come from the
-// references or, once a report, from the tokenizer of the model's folder.
+// references or from the tokenizer of the model's folder, which is read once per report.
 std::string token_text(const ModelShape& shape, int32_t id);
 
-// The text that the references of a model with a tokenizer give for `id`, else token_text(shape, id).
+// The text of `id` in the references (models with a tokenizer), else token_text(shape, id).
 std::string token_text(const ModelShape& shape, const std::vector<GreedyReference>& references,
                        int32_t id);
 
 // The first judged prompt that has a text, and the text of the ids that the engine put after it.
-// Empty where the references have no texts.
+// Both are empty if the references have no texts.
 struct JudgedText {
   std::string prompt, continuation;
 };
 JudgedText judged_text(const std::vector<GreedyReference>& references,
                        const std::vector<ParityRow>& rows);
 
-// The text of a sequence by the tokenizer's texts, in which bytes of several tokens may make one
-// character; nullopt if `texts` lacks an id or has a text that is not byte-level.
+// Joins the tokenizer's texts of a sequence; bytes of several tokens may form one character.
+// nullopt if `texts` lacks an id or has a text that is not byte-level.
 std::optional<std::string> sequence_text(const std::vector<TokenText>& texts,
                                          std::span<const int32_t> ids);
 
-// The text of a sequence: bytes without separators; other ids in decimals, with spaces between them.
+// The text of a sequence: bytes without separators; other ids as decimals, separated by spaces.
 std::string sequence_text(const ModelShape& shape, std::span<const int32_t> ids);
 
 }  // namespace mkbench

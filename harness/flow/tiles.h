@@ -11,7 +11,7 @@
 
 namespace mkbench {
 
-// Weights that follow each other in one row of a tensor: 128 bytes, a line of L2.
+// Length of a tile: consecutive weights of one row of a tensor, 128 bytes, a line of L2.
 inline constexpr int kTileWeights = 64;
 
 struct Tile {
@@ -22,7 +22,7 @@ struct Tile {
   std::string name() const;  // "model.norm.weight, row 0, columns 64-127"
 };
 
-// Some of a tensor's rows: all of them, or those named.
+// A tensor, and those of its rows from which tiles may be drawn.
 struct TileRows {
   NamedTensor tensor;
   std::vector<int> rows{};  // empty: all
@@ -30,8 +30,8 @@ struct TileRows {
   int row_count() const { return rows.empty() ? tensor.rows : static_cast<int>(rows.size()); }
 };
 
-// Tensors from which an audit draws tiles. The head is a separate part: its rows that never win
-// show least in the tokens.
+// Tensors from which an audit draws tiles. The head is a separate part, because its rows that never
+// win show least in the tokens.
 struct TilePart {
   std::string name;  // "layers", "head"
   std::vector<TileRows> tensors;
@@ -44,8 +44,8 @@ struct TilePart {
 // the head.
 std::vector<TilePart> tile_parts(const ModelConfig& config, const std::vector<int32_t>& inputs);
 
-// The tensors of the parts that have one of `names` in their name, without parts that are left
-// empty; all of them if `names` is empty. Throws Error(kBadInput) if no tensor is left.
+// Keeps the tensors whose name contains one of `names` (empty: all) and the parts that still have a
+// tensor. Throws Error(kBadInput) if no tensor is left.
 std::vector<TilePart> parts_with(std::vector<TilePart> parts,
                                  const std::vector<std::string>& names);
 
@@ -53,14 +53,14 @@ std::vector<TilePart> parts_with(std::vector<TilePart> parts,
 // below its argument.
 Tile draw_tile(const TilePart& part, const std::function<uint64_t(uint64_t bound)>& random);
 
-// Whether a tile is of the matrix that gives the logits.
+// Whether a tile belongs to the matrix that gives the logits.
 bool is_head_tile(const Tile& tile, const ModelConfig& config);
 
-// How a tile is changed: its weights become +-b with random signs, where a row of 64 values b has
-// `scale` times the length of the tensor's longest row (at most 1,024 rows are looked at).
+// How a tile is changed: its weights become +-b with random signs. A row of 64 values b is `scale`
+// times as long as the tensor's longest row (of fewer than 2,048 rows at equal distances).
 struct TileChange {
   double scale = 0;
-  bool negative = false;  // the signs of the same seed, all flipped
+  bool negative = false;  // true: all signs of the seed are flipped
   uint64_t seed = 0;
 };
 

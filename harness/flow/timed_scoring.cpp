@@ -49,9 +49,9 @@ class Scoring {
     if (engine_->capabilities().snapshots) start_ = engine_->save();
   }
 
-  // For each step of the path, the fp32-head baseline's largest error of a difference of two of the
-  // truth's top logits. The truth is closed meanwhile: few runs have a near tie, but all would need
-  // memory for both engines.
+  // For each step of the path: the fp32-head baseline's largest error in a difference of two of the
+  // truth's top logits. The truth is closed meanwhile: otherwise every case would need memory for
+  // both engines, although few runs have a near tie.
   std::vector<double> measure_d(const TimedRun& run) {
     std::vector<std::vector<std::pair<float, int32_t>>> tops;
     set_out(run);

@@ -1,4 +1,4 @@
-// After the clock: the truth scores the ids of timed runs that no closed form gives.
+// After the timed part: the truth scores the ids of timed runs for which no closed form exists.
 #pragma once
 
 #include <cstdint>
@@ -13,9 +13,9 @@
 namespace mkbench {
 
 // Makes the truth, confirms each distinct path once (confirm_path()) and sends the scored samples.
-// An engine with a wrong id gets FAIL_TOKEN, whatever ended it afterwards. D at a step is the
-// larger one of the references' D and of the step's own. Returns the first wrong run of each
-// engine.
+// An engine with a wrong id gets FAIL_TOKEN, even if it had failed for another reason before. D at
+// a step is the larger of the references' D and the step's own D. Returns the first wrong run of
+// each engine.
 std::vector<WrongRun> score_runs(std::vector<TimedRun>& runs, const TimedTruth& truth,
                                  const std::vector<GreedyReference>& references,
                                  const CaseServices& services, const ModelWeights& weights,

@@ -17,7 +17,7 @@ namespace mkbench {
 // The prompt of the timed runs. Each run replaces its last id by a late one.
 struct TimedTruth {
   std::vector<int32_t> prompt;
-  // Lag set of the closed form that gives the ids; empty: the truth scores them after the clock.
+  // Lag set of the closed form that gives the ids; empty: the truth scores them after the timing.
   std::string lagset;
   int vocab = 0;                  // on which the closed form depends
   std::vector<int32_t> late_ids;  // the ids that may end the prompt
@@ -32,8 +32,8 @@ struct TimedTruth {
 };
 
 // The closed form decides on analytic weights at any depth that the lag set covers, if all ids of
-// the prompt have states. Then each process has its own prompt. All processes share --ids, and a
-// prompt without a closed form, which the truth has to prefill.
+// the prompt have states. Then each process has its own prompt, unless --ids gives it. Without a
+// closed form all processes share one prompt, because the truth has to prefill it.
 TimedTruth find_timed_truth(const CaseJob& job, const ModelWeights& weights, int process = 0);
 // Whether find_timed_truth() will find a closed form; needs no weights.
 bool has_closed_form(const CaseJob& job, const ModelShape& shape);
@@ -46,9 +46,9 @@ TruthOf truth_by_process(const CaseJob& job, const ModelWeights& weights);
 // vocabulary is byte-level).
 std::vector<int32_t> timed_prompt(const CaseJob& job, const ModelShape& shape);
 
-// Prompts on which a model without a committed truth is judged: the prompts of published
-// continuations where `references` has some (text loses less in bf16 than random ids do), else
-// prompts drawn from the seed like timed ones; on analytic weights the longer ones have a closed form.
+// Prompts on which a model without a committed truth is judged: the prompts of `references`, which
+// are published texts (text loses less in bf16 than random ids do); if there are none, prompts
+// drawn from the seed like timed ones. On analytic weights the longer ones have a closed form.
 std::vector<std::vector<int32_t>> live_parity_prompts(
     const CaseJob& job, const ModelShape& shape, const std::vector<GreedyReference>& references);
 
@@ -61,9 +61,9 @@ void start_again(Engine& engine, const Snapshot& start, const std::vector<int32_
 // Gets the index of a step in its path, the id that the engine emitted (-1: none), and its logits;
 // returns false to stop.
 using TakeStep = std::function<bool(size_t step, int32_t emitted, std::span<const float> row)>;
-// Runs the steps [first, path.size()) of a path with logits, teacher-forced on the path where the
-// engine takes forced ids. The engine must stand at step `first`, at 0 with the prompt's last id
-// pending.
+// Runs the steps [first, path.size()) of a path with logits, teacher-forced on the path if the
+// engine takes forced ids. The engine must be at step `first`; if that is 0, the prompt's last id
+// must be pending.
 void walk_path(Engine& engine, const std::vector<int32_t>& path, size_t first, int vocab,
                const TakeStep& take);
 

@@ -5,7 +5,7 @@
 namespace mkbench {
 namespace {
 
-// How long a decode took, by the clock nearest to the kernel that the engine offers, else by the harness's.
+// Time of a decode by the engine's clock nearest to the kernel, else by the harness's clock.
 struct DecodeTime {
   double ms = 0;
   const char* clock = "";

@@ -16,9 +16,9 @@ struct RecordedDecode {
   ObserverCost cost;
 };
 
-// Opens the engine, prefills the timed prompt, decodes job.warmup times, then `pairs` times each
-// with and without recording, in turn, from the same KV rows. Throws Error(kRuntime) if the engine
-// offers no timeline, the engine's own errors, and Interrupted.
+// Opens the engine, prefills the timed prompt, decodes job.warmup times each with and without
+// recording, then `pairs` times without and with it in turn, from the same KV rows. Throws
+// Error(kRuntime) if the engine offers no timeline, the engine's own errors, and Interrupted.
 RecordedDecode record_timeline(const CaseJob& job, const CaseEngine& engine,
                                const FlowServices& services, int pairs);
 

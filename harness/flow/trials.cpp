@@ -178,7 +178,7 @@ SweepCoverage Trials::sweep_lagset(const std::string& name, int cache, int longe
   if (row && !row->lagset.empty() && row->lagset != weights_.lagset) {
     try {
       budget_.outside([&] { other = services_.load(job_.model, 0); });
-    } catch (const Error& error) {  // two models in memory: the lag set of parity is walked instead
+    } catch (const Error& error) {  // no room for both models: parity's lag set is walked instead
       if (error.kind() != ErrorKind::kEnvUnfit) throw;
       findings.note(Check::kSweep, fmt::format("'{}' left out: {}", row->lagset, error.what()));
     }

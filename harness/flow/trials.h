@@ -1,5 +1,5 @@
-// The checks that only `mkbench parity` makes: repeats, isolation, the sweep of cache lengths. And,
-// in `run` too, the search for the place at which a failure begins.
+// The checks that only `mkbench parity` makes (repeats, isolation, the sweep of cache lengths), and
+// the search for the place where a failure begins, which `mkbench run` makes too.
 #pragma once
 
 #include <optional>
@@ -26,12 +26,12 @@ class Trials {
         budget_(budget),
         live_truth_(live_truth) {}
 
-  // Adds the checks repeats, isolation and sweep to the report of a judged engine, also where the
-  // engine ends one of them by an error. `prompts` are repeated.
+  // Adds the checks repeats, isolation and sweep to the report of a judged engine, even if an error
+  // of the engine ends one of them. `prompts` are repeated.
   void run(Engine& engine, const std::string& name, const std::vector<ReferencePrompt>& prompts,
            const ParityOptions& options, ParityReport& report);
-  // Fills in report.localised and report.failed_step where a step shows the failure; an error on the
-  // way is written there too.
+  // Fills in report.localised and report.failed_step if a single step shows the failure. An error
+  // of the search goes into report.localised.
   void localise_failure(Engine& engine, const std::string& name, Engine& baseline,
                         const std::vector<GreedyReference>& references, ParityReport& report);
 
@@ -67,11 +67,11 @@ class Trials {
   };
   std::optional<SweptStep> swept_;  // the first step that a sweep found wrong
   bool prompts_failed_ = true;      // true: a step of the prompts is localised, not of the sweep
-  bool ended_ = false;              // no error has cut the checks short
+  bool ended_ = false;              // all checks came to their end without an error
 };
 
 // The prompts that are repeated in this process and in fresh ones: those of the first reference
-// with logits or, before it is made, those of the live reference.
+// with logits or, before that is made, those of the live reference.
 std::vector<ReferencePrompt> repeated_prompts(const CaseJob& job, const ModelShape& shape,
                                               const std::vector<GreedyReference>& references);
 

@@ -18,8 +18,8 @@ using RunUnits = std::function<WarmRun(int units)>;
 
 // Runs up to `units` at a time, fewer if these would take more than half a window, until two
 // windows agree (measure/warm_up.h). Windows and limit are seconds of `now_s`, so time between the
-// calls counts too; the windows are compared by the calls' time a unit. The first run only tells
-// the pace and is in no window.
+// calls counts too; windows are compared by the time per unit of the calls alone. The first run
+// only measures the pace and belongs to no window.
 WarmUp warm_up(int units, const RunUnits& run, const Now& now_s);
 
 }  // namespace mkbench

@@ -23,7 +23,7 @@ class ProgressWatch {
   // ended (or replaced) before its engine is destroyed.
   void begin(const std::string& stage, const std::string& engine_name, const Engine* engine);
   void end() { begin("", "", nullptr); }
-  // Sets how far the stage has come, where that is known.
+  // Sets how far the stage has come.
   void count(int done, int total);
   // Sends where the engine is if it has moved; the watch's own thread calls this.
   void look();
@@ -43,8 +43,8 @@ class ProgressWatch {
   std::thread thread_;
 };
 
-// Ends the stage when it goes out of scope. A WatchEnd that is declared after the engine of the
-// stage is destroyed before that engine, also where an exception is thrown.
+// Ends the stage when it goes out of scope. Declare it after the stage's engine: then it is
+// destroyed before the engine, even if an exception is thrown.
 class WatchEnd {
  public:
   explicit WatchEnd(ProgressWatch& watch) : watch_(watch) {}

@@ -1,5 +1,5 @@
-// `mkbench profile`: the blocks of one engine while a profiler watches its process. Nothing is judged,
-// and nothing is timed.
+// `mkbench profile`: the blocks of one engine while a profiler watches its process. Nothing is
+// judged or timed.
 #pragma once
 
 #include <string>
@@ -21,9 +21,9 @@ struct WatchedEngine {
 std::string blocks_range(const CaseJob& job, const CaseEngine& engine);
 
 // Opens the engine, prefills the timed prompt, runs job.warmup decodes without a label, and then
-// job.blocks decodes of n_gen tokens, each behind a late id and in a range of its own. With `tokens`
-// each token has a range, too, where the engine launches for each token. Throws what the engine
-// throws, and Interrupted.
+// job.blocks decodes of n_gen tokens, each after a late id and in its own range. With `tokens` each
+// token gets a range too, unless the engine claims one launch for a whole decode. Throws what the
+// engine throws, and Interrupted.
 WatchedEngine run_watched_blocks(const CaseJob& job, const CaseEngine& engine,
                                  const FlowServices& services, bool tokens);
 

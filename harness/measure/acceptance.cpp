@@ -17,8 +17,8 @@ constexpr uint64_t kSeed = 1;
 // rounds, 100,000 simulations each).
 constexpr int kAsIndependent = 8;
 
-// Splits of one simulated calibration whose t interval misses 0. Sides are drawn as bits of the
-// number that draws the round.
+// Number of splits of a simulated calibration whose t interval misses 0. The number that draws a
+// round draws its side too, by the lowest bit.
 int count_missed(std::vector<double>& ratios, int processes, int splits, double quantile,
                  std::mt19937_64& random) {
   const auto n = static_cast<double>(processes);

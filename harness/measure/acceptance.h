@@ -1,4 +1,4 @@
-// How often comparisons of an engine with itself may go wrong before the clock that made them is
+// How often comparisons of an engine with itself may give a wrong result before the clock is
 // doubted.
 #pragma once
 

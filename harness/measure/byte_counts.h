@@ -17,12 +17,12 @@ struct ByteCounts {
   double dram_bytes = 0;    // read from DRAM
   double l2_hit_bytes = 0;  // reads that hit in L2, including exchange and activations
   int kernels = 0;
-  std::string problem{};  // why there are no counts; empty: there are
+  std::string problem{};  // why there are no counts; else empty
 };
 
-// Reads the log of `ncu --csv --page raw --print-units base`: a header that names the metrics, a
-// row of units and a row a kernel, after lines of ncu's own. A log without a table gives a problem
-// that names what was found, or ncu's own error.
+// Reads the log of `ncu --csv --page raw --print-units base`: after ncu's own lines, a header with
+// the metrics' names, a row of units and one row per kernel. If the log has no table, `problem` is
+// ncu's own error, else what was wanted.
 ByteCounts parse_ncu_log(const std::string& log);
 
 // What counts say of the bytes that a decode of `tokens` tokens must read.
@@ -30,14 +30,14 @@ enum class CountsSay { kAllRead, kNotAllRead, kNothing };
 
 struct CountsJudged {
   CountsSay say = CountsSay::kNothing;
-  Interval share{};  // of the bytes wanted: low from DRAM alone, high with what L2 may have kept
+  Interval share{};  // of the bytes wanted; low: DRAM alone, high: with what L2 may have kept
   std::string text;  // one line: figures, limits and the reason
 };
 
-// All bytes wanted count as read if DRAM alone gave 0.97 to 1.05 of them, and as not all read if
-// DRAM and what L2 can keep from one token to the next (at most its size, and at most its hits)
-// stay below 0.97. Between the two, and above 1.05, where other reads may hide what is missing, the
-// counts say nothing.
+// All bytes wanted count as read if DRAM alone gave 0.97 to 1.05 of them. They count as not all
+// read if DRAM and what L2 can keep from one token to the next (at most its size, and at most its
+// hits) stay below 0.97. Between the two the counts say nothing, and above 1.05 neither, because
+// other reads may hide missing ones.
 CountsJudged judge_counts(const ByteCounts& counts, double bytes_wanted, int tokens,
                           int64_t l2_bytes);
 

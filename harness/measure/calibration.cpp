@@ -12,8 +12,8 @@ namespace mkbench {
 namespace {
 
 constexpr size_t kFewestRounds = 4;
-// Numbers of processes in a comparison. With more than half of the rounds, splits differ in little
-// but the side of each process.
+// Numbers of processes in a comparison. Splits that take more than half of the rounds would differ
+// in little but the side of each copy.
 constexpr int kProcessCounts[] = {3, 5, 8, 15, 30, 60};
 
 std::vector<RecordedRound> rounds_with(const std::vector<RecordedRound>& rounds,
@@ -50,7 +50,7 @@ void check_rounds(const std::vector<RecordedRound>& rounds) {
   }
 }
 
-// Rounds of one split, and which copy stands on the side of the baseline in each of them.
+// Rounds of one split, and which copy is the baseline in each of them.
 struct Split {
   std::vector<int> rounds, copies;
 };
@@ -70,8 +70,8 @@ std::vector<Split> draw_splits(int rounds, int processes, uint64_t seed) {
   return splits;
 }
 
-// Pairs the copy on the baseline's side of a split with the other copy (`library` null) or with a
-// slow library. The second one's times are multiplied by `factor`.
+// Pairs the copy that is the baseline of a split with the other copy (`library` null) or with a
+// slow library. The times of that other side are multiplied by `factor`.
 std::vector<PairedBlocks> pairs_of(const std::vector<RecordedRound>& rounds, const Split& split,
                                    const char* library, double factor = 1) {
   std::vector<PairedBlocks> pairs;

@@ -88,7 +88,7 @@ void describe_fields(V& v, Tag<CalibrationRow>) {
   v.field("power", &R::power, "by the share of the slow-down");
 }
 
-// The comparison of an engine with the first copy in all processes, as they were recorded.
+// Comparison of a library with the first copy over all recorded processes, without splits.
 struct WholeRatio {
   std::string library;
   double wanted = 1;  // ratio of its time to the copy's
@@ -127,47 +127,47 @@ void describe_fields(V& v, Tag<Calibration>) {
 }
 
 inline constexpr int kCalibrationSplits = 200;
-// Processes of a comparison on a GPU without --processes. A calibration holds if the rows from this
-// one on are trusted.
+// Processes of a comparison on a GPU without --processes. A calibration holds if its rows with this
+// number of processes or more are trusted.
 inline constexpr int kUsualProcesses = 5;
-// The row that shows the power of a calibration on a GPU, and the rounds that it takes.
+// The row that shows the power of a calibration on a GPU, and the rounds which that row needs.
 inline constexpr int kPowerProcesses = 30, kPowerRounds = 2 * kPowerProcesses;
 inline constexpr double kWholeConfidence = 0.999;
-// A slow-down counts as seen if this share of all draws sees it.
+// A slow-down counts as seen if at least this share of all draws sees it.
 inline constexpr double kWantedPower = 0.9;
-// Tolerance of a slow library's wait, which ends only with a tick of its clock.
+// Tolerance of a slow library's extra time: its wait ends only with a tick of its clock.
 inline constexpr double kShareTolerance = 0.0005;
 
-// The comparison that reports make.
+// The comparison that reports use.
 PairedSpeedup compare_processes(const std::vector<PairedBlocks>& processes, double confidence);
 
 // Pairs the first copy with `library`, in all rounds that hold the library.
 std::vector<PairedBlocks> pairs_with_sound(const std::vector<RecordedRound>& rounds,
                                            const char* library);
 
-// Draws kCalibrationSplits random splits for each number of processes that the rounds allow: each
-// takes that many rounds, and draws in each the side of either copy. Every round must hold both
-// copies, and at least 4 rounds each slow library, all with equal numbers of blocks; else throws
-// Error(kRuntime).
+// Draws kCalibrationSplits random splits for each number of processes that the rounds allow. A
+// split takes that many rounds and draws, for each of them, which copy is the baseline. Every round
+// must hold both copies, each slow library must be in at least 4 rounds, and all must have equal
+// numbers of blocks; else throws Error(kRuntime).
 Calibration calibrate(const std::vector<RecordedRound>& rounds, const CompareProcesses& compare,
                       double confidence, uint64_t seed);
 
-// Why the A/A comparisons of a row fail; empty if its verdicts are to be trusted. A t interval of
-// three processes misses 1 too often if the copies differ by nearly the same amount in most rounds,
-// with either sign, because the engine opened first lies elsewhere in the card's memory. Three
-// differences of one sign then look like a small scatter around a wrong mean: three processes are
-// too few on this machine, and its clock is not at fault.
+// Why the A/A comparisons of a row fail; empty if its verdicts are to be trusted. The engine opened
+// first has another place in the card's memory, so the copies may differ by nearly the same amount
+// in most rounds, with either sign. Three differences of one sign then look like a small scatter
+// around a wrong mean, and t intervals of three processes miss 1 too often. In that case three
+// processes are too few on this machine, and its clock is not at fault.
 std::string row_problem(const CopiesRow& row, double alpha);
 
-// Why a calibration does not hold: its A/A comparisons from kUsualProcesses on (or the last row, where
-// there are fewer processes), and the ratios that it measured; empty where it does.
+// Why a calibration does not hold: problems of its rows from kUsualProcesses on (or of the last
+// row, if that has fewer processes) and of the ratios that it measured. Empty if it holds.
 std::vector<std::string> calibration_problems(const Calibration& calibration);
 
-// The smallest number of processes with a row that is trusted; 0: there is none.
+// The smallest number of processes whose row is trusted; 0 if there is none.
 int least_trusted(const Calibration& calibration);
 
-// The smallest number of processes that sees a slow-down of `share` with kWantedPower, by times
-// that were recorded and by rescaled ones, in a row that is trusted; 0: none of the rows does.
+// The smallest number of processes whose row is trusted and sees a slow-down of `share` with
+// kWantedPower, both in recorded and in rescaled times; 0 if no row does.
 int processes_that_see(const Calibration& calibration, double share);
 
 // The row for comparisons of `processes` processes: the largest row that is no larger, else the

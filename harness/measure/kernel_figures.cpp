@@ -25,7 +25,7 @@ class Launch {
     const int at = table_.column(column);
     return at < 0 ? "" : table_.rows.front()[static_cast<size_t>(at)];
   }
-  // Why the metric is no number in one of the units; empty where it is.
+  // Reads a metric into `value`. Returns why it is no number in one of `units`, or an empty text.
   std::string read(std::string_view metric, const std::vector<std::string>& units,
                    double& value) const {
     const int at = table_.column(metric);
@@ -51,7 +51,7 @@ class Launch {
       // A second series, "..._not_issued", counts a part of the first one's cycles again.
       if (std::isnan(cycles) || name.ends_with("_not_issued")) continue;
       sum += cycles;
-      // A warp that is selected issues: it does not stand still.
+      // A warp counted as "selected" issues, which is no stall.
       if (name != "selected") all.push_back({std::string(name), cycles});
     }
     for (Stall& stall : all) stall.share = sum > 0 ? stall.share / sum : 0;

@@ -7,9 +7,9 @@
 
 namespace mkbench {
 
-// Metrics besides kDramMetric (byte_counts.h) that the figures come from. Each stall reason has its
-// own, kStallPrefix + reason + kStallSuffix, in warp cycles for each instruction that a scheduler
-// issues.
+// Metrics besides kDramMetric (byte_counts.h) that the figures come from. Each stall reason has a
+// metric of its own, kStallPrefix + reason + kStallSuffix, in warp cycles for each instruction that
+// a scheduler issues.
 inline constexpr std::string_view kDurationMetric = "gpu__time_duration.sum";
 inline constexpr std::string_view kDramShareMetric =
     "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed";
@@ -26,12 +26,11 @@ struct KernelFigures {
   double dram_bytes = 0;    // read
   double gb_per_s = 0;      // dram_bytes over the time of the launch, under the profiler
   double peak_percent = 0;  // ncu's own: DRAM's busiest unit against its peak; below 0: not given
-  std::vector<Stall> stalls{};  // the longest first; empty where ncu gave none
-  std::string problem{};        // why there are no figures; empty: there are
+  std::vector<Stall> stalls{};  // the longest first; empty if ncu gave none
+  std::string problem{};        // why there are no figures; else empty
 };
 
-// The figures of the one launch of a table (ncu_table.h). A table with no launch, or several, gives
-// a problem.
+// The figures of a table (ncu_table.h) that has exactly one launch; else `problem` is set.
 KernelFigures parse_kernel_figures(const std::string& table);
 
 // What the launch should have read, and what the card could have given.

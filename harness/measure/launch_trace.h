@@ -15,24 +15,23 @@ struct LaunchRecord {
   enum class What { kKernel, kCopy, kMemset, kWait };
   What what = What::kKernel;
   bool in_graph = false;
-  uint32_t call =
-      0;  // the host's call that began it; equal for all that one launch of a graph runs
-  uint64_t begin_ns = 0, end_ns = 0;  // end_ns is 0 where the end was not seen
+  uint32_t call = 0;  // the host's call that began it; shared by all nodes of one graph launch
+  uint64_t begin_ns = 0, end_ns = 0;  // end_ns is 0 if the end was not seen
 };
 
 struct LaunchTrace {
-  std::string problem{};  // why nothing was recorded; empty where something was
+  std::string problem{};  // why nothing was recorded; else empty
   int tokens = 0;         // decoded while it was recorded
   int64_t kernels = 0;    // launches outside of graphs
   int64_t graph_launches = 0, graph_nodes = 0;
   int64_t copies = 0, memsets = 0, synchronisations = 0;
-  double wall_ms = 0, busy_ms = 0;  // from the card's first work to its last; busy part of it
+  double wall_ms = 0, busy_ms = 0;  // span of the card's work; the part in which it worked
 
   int64_t launches() const { return kernels + graph_launches; }
 };
 
-// Sums up the records of one decode, in any order. Waits count; wall_ms and busy_ms are of the
-// card's work alone.
+// Sums up the records of one decode, in any order. Waits of the host are counted; wall_ms and
+// busy_ms cover only the card's work.
 LaunchTrace sum_launches(const std::vector<LaunchRecord>& records);
 
 constexpr std::string_view struct_name(Tag<LaunchTrace>) { return "launch_trace"; }

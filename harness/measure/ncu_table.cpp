@@ -10,7 +10,7 @@
 namespace mkbench {
 namespace {
 
-// The cells of a line in which every cell stands in double quotes; a quote inside a cell is doubled.
+// The cells of a line whose cells are all in double quotes; a quote inside a cell is doubled.
 std::vector<std::string> cells_of(const std::string& line) {
   std::vector<std::string> cells;
   size_t at = 0;

@@ -7,22 +7,22 @@
 
 namespace mkbench {
 
-// A header that names the metrics, a row of units and a row a kernel, after lines of ncu's own.
+// After ncu's own lines: a header with the metrics' names, a row of units, one row per kernel.
 struct NcuTable {
   std::vector<std::string> header, units;
   std::vector<std::vector<std::string>> rows;  // each as long as the header
-  std::string problem{};  // why there is no table; ncu's own error stands in it
+  std::string problem{};                       // why there is no table, with ncu's own error if any
 
-  // The column of a metric; -1 where the table has none.
+  // The column of a metric; -1 if the table has none.
   int column(std::string_view name) const;
 };
 
 NcuTable read_ncu_table(const std::string& text);
 
-// The first error that ncu prints among its own lines, without its mark; empty without one.
+// The first ==ERROR== of ncu, else its first ==WARNING==, without that mark; else empty.
 std::string ncu_error(const std::string& text);
 
-// A number as ncu writes it, with commas between thousands; NaN for anything else, and below 0.
+// A number as ncu writes it, with commas between thousands; NaN for other texts and below 0.
 double ncu_number(std::string text);
 
 }  // namespace mkbench

@@ -27,8 +27,8 @@ struct RangeLabel {
   }
 };
 
-// "ring d=512", without the characters that filters of Nsight's tools take for operators. `engine`
-// may be the path of a file, of which the name is shown.
+// "ring d=512", without the characters that filters of Nsight's tools take for operators. If
+// `engine` is a path, only the file's name is shown.
 std::string range_name(const std::string& engine, int depth);
 
 // The label of one block of an engine: "ring d=512 block 3".

@@ -14,8 +14,8 @@
 namespace mkbench {
 namespace {
 
-// All samples together show a lie of kSmallLie of the time; they are not judged if that is less
-// than kLieSds standard deviations.
+// All samples together are judged only if they can show a lie of kSmallLie of the time, that is, if
+// such a lie is at least kLieSds standard deviations.
 constexpr double kSmallLie = 0.03, kLieSds = 3.5;
 
 struct Spread {
@@ -24,7 +24,7 @@ struct Spread {
 
 // The mean of the middle 80 %, and the larger of two estimates of a normal standard deviation: from
 // the median absolute deviation, and from the middle 80 %. One outlier of twenty changes little;
-// values of two kinds show as a spread. At least one value.
+// two groups of values show as a spread. Needs at least one value.
 Spread spread_of(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   const auto cut = static_cast<std::ptrdiff_t>(values.size() / 10);
@@ -40,7 +40,7 @@ Spread spread_of(std::vector<double> values) {
 struct ClockUse {
   const char* name;
   double DecodeTimes::*ms;
-  double ClockOverhead::*short_by_ms;  // less than the host's clock; null for the host's own
+  double ClockOverhead::*short_by_ms;  // less than the host's clock; null for the host's clock
   double ClockOverhead::*sd_ms;
 
   double overhead(const ClockOverhead& o) const {
@@ -54,7 +54,7 @@ constexpr ClockUse kClocks[] = {
     {"events", &DecodeTimes::event_ms, &ClockOverhead::event_ms, &ClockOverhead::event_sd_ms},
     {"device", &DecodeTimes::device_ms, &ClockOverhead::device_ms, &ClockOverhead::device_sd_ms}};
 
-// Calls check(a, b) for each two clocks until it returns a text.
+// Calls check(a, b) for each pair of clocks until it returns a text.
 template <typename Check>
 std::string check_pairs(const Check& check) {
   for (size_t i = 0; i < std::size(kClocks); ++i) {
@@ -75,7 +75,7 @@ ClockOverhead clock_overhead(std::span<const DecodeTimes> one_token, double cros
       if (times.*clock > 0) differences.push_back(times.host_ms - times.*clock);
     }
     if (differences.empty()) return;
-    // A clock inside the call cannot show more time than the one around it: that is no overhead.
+    // A clock inside the call cannot show more time than the one around it: no overhead below 0.
     const Spread spread = spread_of(std::move(differences));
     ms = std::max(0.0, spread.middle);
     sd_ms = std::max(spread.sd, crossing_sd_ms);

@@ -16,21 +16,21 @@ namespace mkbench {
 
 struct Sample {
   std::string engine;
-  int process = 0;  // of the engine's processes, from 0
+  int process = 0;  // which of the engine's processes, from 0
   int block = 0;    // counted over all processes
   int order = 0;    // place inside the block
   int tokens = 0;
   double start_ms = 0;  // host clock, since the first timed call of the case
   DecodeTimes times;    // of a prefill test: host_ms alone, prefill and first token (TTFT)
   double prefill_ms = 0;
-  // The last id of the prompt, which the engine got with the timed call. Absent where the engine
-  // takes no late id: its prefill has told it the id.
+  // The last id of the prompt, which the engine got with the timed call. Absent if the engine takes
+  // no late id and got this id with its prefill.
   std::optional<int32_t> late_id;
   std::vector<int32_t> ids;  // the receipt; compared after the clock has stopped
   int receipts_checked = 0, receipts_wrong = 0;
   int repeats = 0;  // runs before this one that were dropped: clocks disagreed, or a busy card
   std::string state_checked;
-  std::optional<Telemetry> card;  // absent without readings of the card
+  std::optional<Telemetry> card;  // absent if the card was not read
   // Why the sample's block was dropped. Empty: the sample stands.
   std::string dropped_for;
   bool valid = false;
@@ -45,7 +45,7 @@ inline constexpr char kUnscored[] = "the truth has not scored its ids";
 // dropped_for of the samples that were dropped because of another engine's sample in their block.
 inline constexpr char kOtherEngine[] = "another engine";
 
-// Whether a sample fails its engine. As the proof, it stays even if its block is dropped.
+// Whether a sample fails its engine. Being the proof, it stays even if its block is dropped.
 inline bool has_failed(const Sample& sample) {
   return !sample.valid && sample.invalid_reason != kUnscored;
 }
@@ -91,11 +91,11 @@ void describe_fields(V& v, Tag<Sample>) {
   v.field("invalid_reason", &Sample::invalid_reason, "why not, else empty");
 }
 
-// By how much the event and device clocks of an engine run short of the host's clock around the
+// How much less time the engine's event and device clocks show than the host's clock around the
 // call: launch, synchronisation and the copy of ids. Measured, because it is 30-180 us and differs
 // between hosts (H100, H200; 2026-11).
 struct ClockOverhead {
-  int runs = 0;  // decodes of one token that it was measured by; 0: it was not
+  int runs = 0;  // decodes of one token in the measurement; 0: not measured
   double event_ms = 0, event_sd_ms = 0;
   double device_ms = 0, device_sd_ms = 0;
 };
@@ -111,29 +111,29 @@ void describe_fields(V& v, Tag<ClockOverhead>) {
   v.field("device_sd_ms", &O::device_sd_ms, "standard deviation of device_ms");
 }
 
-// Decodes of one token, one after another, that measure what the clocks differ by.
+// Number of consecutive decodes of one token that measure the clocks' differences.
 inline constexpr int kOverheadRuns = 20;
 
-// From decodes of one token (a timed sample of one token is compared with runs of its own length,
-// which hides errors that grow with time): means of the middle 80 %, and standard deviations that
-// one outlier changes little. Few runs may give too small a deviation; it is at least
-// crossing_sd_ms, the deviation of an empty call to the engine's process.
+// From decodes of one token: means of the middle 80 %, and standard deviations that one outlier
+// changes little. With few runs the deviation may come out too small, so it is at least
+// crossing_sd_ms, the deviation of an empty call to the engine's process. (A timed sample of one
+// token is compared with runs of its own length, which hides clock errors that grow with time.)
 ClockOverhead clock_overhead(std::span<const DecodeTimes> one_token, double crossing_sd_ms = 0);
 
-// Two clocks around one decode may differ, beside the overhead of the call, by kClockShare of the
+// Besides the overhead of the call, two clocks around one decode may differ by kClockShare of the
 // time plus kClockSds standard deviations of the overhead.
 inline constexpr double kClockShare = 0.01, kClockSds = 4;
 
-// Host, event and device clocks must agree, less the overhead, within 1 % + 4 standard deviations
-// (clocks that an engine lacks are 0 and left out). Returns the reason for disagreement, or an empty
+// Host, event and device clocks must agree, less the overhead, within 1 % + 4 standard deviations.
+// A clock that the engine lacks is 0 and left out. Returns the reason for disagreement, or an empty
 // string.
 std::string clock_disagreement(const DecodeTimes& times, const ClockOverhead& overhead = {});
 
 // clock_disagreement() for the mean of all samples of an engine: within 1 % + 4 standard errors. A
-// lie of 3 % shows in one sample only if it is over about seven of its deviations; ten samples show
-// it from five on, and below that the rule is silent. In simulation an honest engine fails this or
-// the rule above, with its repeats, in fewer than 1 of 10,000 cases. Returns the reason for
-// disagreement, or an empty string.
+// lie of 3 % shows in one sample if it is over about 7 standard deviations of the overhead, and in
+// ten samples from about 5 on. The rule is silent where 3 % is less than 3.5 deviations. In
+// simulation an honest engine fails this or the rule above, with its repeats, in fewer than 1 of
+// 10,000 cases. Returns the reason for disagreement, or an empty string.
 std::string lasting_disagreement(std::span<const Sample> samples, const ClockOverhead& overhead);
 
 // What a sample must read, and the least time that the pins of the card's memory allow for it.

@@ -75,11 +75,11 @@ double t_quantile(double confidence, int degrees_of_freedom);
 // P(|T_df| >= |t|).
 double t_two_sided_p(double t, int degrees_of_freedom);
 
-// The largest rate of an event at which `seen` or fewer of them in `trials` independent trials still have a
-// chance of 1 - confidence: the exact one-sided upper limit of a binomial rate (Clopper and Pearson). For none
-// seen it is just below 3 / trials at 95 %. 1 without trials.
+// Exact one-sided upper limit of a binomial rate (Clopper and Pearson): the largest rate at which
+// `seen` or fewer events in `trials` independent trials still have a chance of 1 - confidence. With
+// no event seen it is just below 3 / trials at 95 %. 1 without trials.
 double rate_limit(int64_t seen, int64_t trials, double confidence);
-// Both limits of that rate; if none was seen, the upper one alone, one-sided. [0, 1] without trials.
+// Two-sided limits of that rate; with no event seen, 0 and rate_limit(). [0, 1] without trials.
 Interval rate_interval(int64_t seen, int64_t trials, double confidence);
 
 // BCa bootstrap interval of the mean with a fixed seed; absent below 2 values.
@@ -94,8 +94,8 @@ std::optional<Interval> median_interval(std::span<const double> values, double c
 // it (p99 below 100).
 std::optional<double> percentile(std::span<const double> values, double p);
 
-// How many values lie more than three interquartile ranges above or below the middle half; 0 below 4
-// values.
+// How many values lie more than three interquartile ranges above or below the middle half; 0 below
+// 4 values.
 int count_outliers(std::span<const double> values);
 
 // The standard deviation of a normal distribution with the percentiles 10 and 90 of the values: one

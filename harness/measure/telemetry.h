@@ -10,7 +10,7 @@
 namespace mkbench {
 
 // Readings of the driver during one timed part, summed up. A value that the card does not offer is
-// empty. None comes from the engine, which could have its slow blocks dropped.
+// empty. No reading comes from the engine, which could otherwise get its slow blocks dropped.
 struct Telemetry {
   int readings = 0;
   std::optional<double> sm_clock_mhz, sm_clock_min_mhz, memory_clock_mhz;  // means, and a minimum
@@ -18,8 +18,8 @@ struct Telemetry {
   std::optional<double> temperature_c;                                     // highest
   std::string limits;     // all that limited the clocks, "power cap, thermal (software)"; or empty
   std::string throttled;  // the reasons among `limits` that slow the card down
-  // Between the first and the last change of the card's energy counter in the part; 0 where it did
-  // not change twice.
+  // Between the first and the last change of the card's energy counter in the part; 0 if it did not
+  // change twice.
   double energy_j = 0, energy_ms = 0;
   std::optional<bool> counts_energy;  // whether the card has such a counter
 };
@@ -47,10 +47,10 @@ void describe_fields(V& v, Tag<Telemetry>) {
 inline constexpr double kSlowClock = 0.97;
 inline constexpr char kSlowClockReason[] = "slow clock";
 
-// Median SM clock of some parts of one engine; empty where none has one.
+// Median SM clock of some parts of one engine; empty if no part has one.
 std::optional<double> median_sm_clock(std::span<const Telemetry* const> parts);
 
-// Why a part does not count: its throttle reasons, or kSlowClockReason; empty where it counts.
+// Why a part does not count: its throttle reasons, or kSlowClockReason; empty if it counts.
 std::string condition_doubt(const Telemetry& part, std::optional<double> median_sm_clock_mhz);
 
 }  // namespace mkbench

@@ -13,8 +13,8 @@ constexpr double kNsPerUs = 1000;
 
 bool of_decode(const TimelineSpan& span, int steps) { return span.step >= 0 && span.step < steps; }
 
-// A block's part of a phase ends with its last body or hand-off; what it waits for afterwards belongs to the
-// next phase.
+// A block's part of a phase ends with its last body or hand-off; what it waits for afterwards
+// belongs to the next phase.
 bool ends_phase(const TimelineSpan& span) {
   return span.role == 0 && (span.what() == SpanKind::kBody || span.what() == SpanKind::kHandOff);
 }
@@ -23,7 +23,7 @@ bool same_track(const TimelineSpan& a, const TimelineSpan& b) {
   return a.block == b.block && a.role == b.role;
 }
 
-// Takes the spans of one track after the other, and leaves each moment to one span, the one that began last.
+// Takes the spans track by track and gives each moment to one span, the one that began last.
 class Partition {
  public:
   explicit Partition(std::vector<TimelineSpan>& parts) : parts_(parts) {}
@@ -39,7 +39,7 @@ class Partition {
   }
 
  private:
-  // Hands out the time up to `end` to the spans that are open.
+  // Gives the time up to `end` to the open spans.
   void until(int64_t end) {
     while (!open_.empty() && at_ < end) {
       const TimelineSpan& last = open_.back();
@@ -78,7 +78,7 @@ std::map<int, std::vector<const TimelineSpan*>> first_role(const std::vector<Tim
   return blocks;
 }
 
-// What a block did between two moments.
+// Times of what a block did between two moments.
 KindTimes times_between(const std::vector<const TimelineSpan*>& spans, int64_t begin, int64_t end) {
   KindTimes times;
   times.other = static_cast<double>(end - begin) / kNsPerUs;
@@ -94,7 +94,7 @@ KindTimes times_between(const std::vector<const TimelineSpan*>& spans, int64_t b
   return times;
 }
 
-// The key that occurs most often, and how often; the lowest one among equals.
+// The key with the highest count (the lowest such key), and its count.
 std::pair<int, int> most_frequent(const std::map<int, int>& counts) {
   std::pair<int, int> most{-1, 0};
   for (const auto& [key, count] : counts) {

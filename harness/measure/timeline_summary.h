@@ -29,7 +29,7 @@ struct KindTimes {
 // One phase of one role: a mean over blocks and steps, all layers together.
 struct PhaseTimes {
   std::string role, phase;
-  KindTimes us;  // a step
+  KindTimes us;  // per step
 
   static void fields(auto& v) {
     list_fields(v, "role", &PhaseTimes::role, "phase", &PhaseTimes::phase, "us", &PhaseTimes::us);
@@ -37,16 +37,16 @@ struct PhaseTimes {
 };
 
 // A phase on the critical path. For each execution of a phase, the path follows the block that ends
-// last: from the end of the execution before to that block's own end, divided by what the block
-// did.
+// it last, from the end of the previous execution to that block's end. This time is divided by what
+// the block did.
 struct PathPart {
   std::string phase;
   bool per_layer = false;
   int executions = 0;
-  KindTimes us;           // an execution
-  int last_block = -1;    // the block that is last most often,
-  double last_share = 0;  // and in which share of the executions
-  double spread_us = 0;   // mean from the median block's end to the last one's
+  KindTimes us;           // per execution
+  int last_block = -1;    // the block that most often ended the phase last
+  double last_share = 0;  // share of executions that it ended last
+  double spread_us = 0;   // mean time from the median block's end to the last block's end
 
   static void fields(auto& v) {
     list_fields(v, "phase", &PathPart::phase, "per_layer", &PathPart::per_layer, "executions",
@@ -56,17 +56,17 @@ struct PathPart {
 };
 
 struct TimelineSummary {
-  int blocks = 0, layers = 0;  // layers: 0 where no phase is known to be of a layer
+  int blocks = 0, layers = 0;  // layers: 0 if no phase is known to belong to a layer
   int steps = 0;               // tokens of the decode
   int whole_steps = 0;         // leading steps without a lost span; the times below cover them
   int64_t spans = 0, lost = 0;
-  int64_t overlapping = 0;         // spans that begin before one of their track has ended
-  double step_us = 0;              // the critical path of a step
-  double layer_us = 0;             // of a layer
+  int64_t overlapping = 0;         // spans that begin before an earlier one of their track ends
+  double step_us = 0;              // critical path of a step
+  double layer_us = 0;             // critical path of a layer
   std::vector<PhaseTimes> phases;  // role by role
   std::vector<PathPart> path;      // in the order of execution
-  int slowest_block = -1;          // last most often over all phases,
-  double slowest_share = 0;        // in this share of all executions
+  int slowest_block = -1;          // the block that most often ended a phase last
+  double slowest_share = 0;        // share of executions that it ended last
   std::vector<double> frames_us;   // end of each step, since the first span's begin
 
   static void fields(auto& v) {
@@ -79,14 +79,14 @@ struct TimelineSummary {
   }
 };
 
-// `steps`: of the decode. Spans whose step is not known count in `phases` alone. Where spans of one
-// track overlap, the time counts for the one that began last.
+// `steps`: tokens of the decode. Spans with an unknown step count only in `phases`. Where spans of
+// a track overlap, the time counts for the span that began last.
 TimelineSummary summarize_timeline(const Timeline& timeline, int steps);
 
 // An execution of a phase: which block ended it last, and when.
 struct PhaseEnd {
   int step = -1, layer = -1, phase = 0, last_block = -1;
-  int64_t begin_ns = 0, end_ns = 0;  // begin: the end of the execution before
+  int64_t begin_ns = 0, end_ns = 0;  // begin: the end of the previous execution
   int64_t median_ns = 0;             // the median block's end
 };
 

@@ -24,12 +24,12 @@ ByProcess without_empty(const ByProcess& processes) {
   return kept;
 }
 
-// The values that the interval rests on, and what their variance is multiplied by.
+// The values from which the interval is computed, and the factor on their variance.
 struct Units {
   std::vector<double> values;
   double inflation = 1;
 
-  // Correlated values carry less information on their deviation, as on their mean.
+  // Correlated values carry less information, on their deviation as on their mean.
   int freedom() const {
     const int all = static_cast<int>(values.size()) - 1;
     return std::min(all, std::max(kLeastFreedom, static_cast<int>((all + 1) / inflation) - 1));
@@ -51,8 +51,8 @@ std::optional<double> half_width(const Units& units, double confidence) {
   return t_quantile(confidence, units.freedom()) * deviation * std::sqrt(units.inflation / n);
 }
 
-// Sums over all blocks of v, of the value after v, and of the place x, each less its process's
-// mean.
+// Sums of products over all blocks: v is a block's value and x its place, both less the mean in its
+// process; `lagged` multiplies v by the next block's v.
 struct Sums {
   double vv = 0, lagged = 0, xx = 0, xv = 0;
   int blocks = 0;
@@ -75,8 +75,8 @@ Sums sums_of(const ByProcess& processes) {
   return sums;
 }
 
-// Deviations from the mean of n values correlate less than those from the true mean: for a correlation
-// r of neighbours by about (1 + 3 r) / n (Marriott and Pope 1954).
+// Deviations from the mean of n values correlate less than deviations from the true mean: by about
+// (1 + 3 r) / n for a correlation r of neighbours (Marriott and Pope 1954).
 double without_bias(double r, double n) { return std::clamp(r + (1 + 3 * r) / n, -1.0, 1.0); }
 
 double mean_of_means(const ByProcess& processes) {

@@ -1,7 +1,7 @@
 // Statistics of blocks that were taken in several processes (Kalibera and Jones: the upper of two
-// levels gives the interval). Where an engine lies in memory is drawn once a process: two copies of
-// one library differed by 0.6-0.7 % with intervals over blocks that did not touch, 4 times of 4
-// (H200). So the unit of replication is the process where there are several, else the block.
+// levels gives the interval). An engine's place in memory is drawn once a process: two copies of
+// one library differed by 0.6-0.7 %, and their intervals over blocks did not overlap, 4 times of 4
+// (H200). So the unit of replication is the process or, if there is only one, the block.
 #pragma once
 
 #include <cstdint>
@@ -19,21 +19,21 @@ using ByProcess = std::vector<std::vector<double>>;
 
 // How values move from block to block inside the processes.
 struct Drift {
-  // Correlation of neighbouring blocks, its bias in short series removed; absent where no process has kMinBlocksForDrift blocks, or
-  // where all values are equal.
+  // Correlation of neighbouring blocks, corrected for its bias in short series; absent if no
+  // process has kMinBlocksForDrift blocks, or if all values are equal.
   std::optional<double> lag1;
-  // Change a block, as a share of the mean, common to all processes; and the two-sided probability
-  // of a slope so steep among independent values. Absent together with lag1.
+  // Change per block, as a share of the mean, common to all processes; two-sided probability of a
+  // slope this steep among independent values. Absent together with lag1.
   std::optional<double> slope, slope_p;
 };
 inline constexpr int kMinBlocksForDrift = 4;
 Drift drift_of(const ByProcess& processes);
 
-// Above this lag-1 correlation the blocks of a single process are no independent values.
+// Above this lag-1 correlation the blocks of a single process are not independent values.
 inline constexpr double kMostLag1 = 0.2;
 
-// What the variance of the mean of one process's blocks is multiplied by: (1 + r) / (1 - r) for a
-// lag-1 correlation r above kMostLag1, else 1.
+// Factor on the variance of the mean of one process's blocks: (1 + r) / (1 - r) for a lag-1
+// correlation r above kMostLag1, else 1.
 double variance_inflation(const Drift& drift);
 
 // Mean of the processes' means. Its interval is the t interval of those means; with one process,
@@ -50,14 +50,13 @@ struct PairedBlocks {
 // candidate).
 struct PairedSpeedup {
   double speedup = 0;
-  // t on the log ratios: of processes, or, with one process, of its blocks (at least 8), inflated.
+  // t interval of the log ratios: of processes, or of one process's blocks (at least 8), inflated.
   std::optional<Interval> ci;
-  std::optional<Interval>
-      bca_ci;  // BCa bootstrap of the same values, a cross-check; without a seed none
+  std::optional<Interval> bca_ci;  // BCa bootstrap of the same values, a cross-check; needs a seed
   int blocks = 0, processes = 0;
 };
-// seed: of the bootstrap. Throws Error(kRuntime) where the two engines have different numbers of blocks
-// in a process, and for a time that is not positive.
+// seed: of the bootstrap. Throws Error(kRuntime) if the engines have different numbers of blocks in
+// a process, and for a time that is not positive.
 PairedSpeedup paired_speedup(const std::vector<PairedBlocks>& processes, double confidence,
                              std::optional<uint64_t> seed);
 
@@ -78,19 +77,19 @@ struct SpeedMargin {
   // How far a comparison of an engine with itself lies from 1 on this machine; 0: not calibrated.
   double half_width = 0;
   std::string source = "no calibration of this machine";
-  // Comparisons with fewer processes of an engine get no verdict, and why not; 0: no such limit.
+  // Comparisons with fewer processes get no verdict, because of too_few; 0: no such limit.
   int least_processes = 0;
   std::string too_few{};
 
-  // max(0.5 %, 1.5 x half_width); 1 % where nothing was calibrated.
+  // max(0.5 %, 1.5 x half_width); 1 % if nothing was calibrated.
   double value() const;
 };
 
-// No interval that reaches further from 1 is "SAME", however large the margin of a noisy machine is.
+// An interval that reaches further from 1 is not "SAME", even with the margin of a noisy machine.
 inline constexpr double kMostSame = 0.02;
 
-// "FASTER" or "SLOWER" where the whole interval lies beyond the margin, "SAME" where all of it lies
-// within the margin and kMostSame, else "INCONCLUSIVE". The margin means the same whichever engine is
+// "FASTER" or "SLOWER" if the whole interval lies beyond the margin, "SAME" if all of it lies
+// within the margin and kMostSame, else "INCONCLUSIVE". The margin is the same whichever engine is
 // the baseline: [1 / (1 + margin), 1 + margin].
 std::string speed_verdict(const Interval& speedup, double margin);
 
