@@ -25,7 +25,7 @@ struct ForcedStep {
   int32_t id = -1;      // emitted
   int32_t argmax = -1;  // lowest index of the largest of the engine's own logits
   int64_t non_finite = 0;
-  std::optional<StepError> error{};  // where all logits are finite and the truth has a sketch
+  std::optional<StepError> error{};  // if all logits are finite and the truth has a sketch
 };
 
 // Finds the argmax of a row of logits (lowest index among equals) and counts what is not finite.
@@ -108,8 +108,8 @@ class Judge {
       look_inside(prompt);
       compare_runs(prompt, free_ids, forced, findings);
     } catch (...) {
-      // Results from before the failure stand. Up to its first difference the free run had the
-      // truth's context.
+      // Steps from before the failure are judged all the same. Up to its first difference the free
+      // run had the truth's context, so its ids stand in for teacher-forced ones that are missing.
       for (size_t t = forced.size(); t < same_context(prompt, free_ids); ++t)
         forced.push_back({.id = free_ids[t], .argmax = free_ids[t]});
       judge_steps(prompt, free_ids, forced, report);
@@ -270,7 +270,7 @@ class Judge {
     return true;
   }
 
-  // Fails the check of decided steps, or of near ties, where a row of that kind is WRONG.
+  // Fails the check of decided steps, or of near ties, if a row of that kind is WRONG.
   void judge_rows(const ParityReport& report, bool decided, Findings& findings) const {
     const Check check = decided ? Check::kDecided : Check::kNearTie;
     const ParityRow* first = nullptr;
