@@ -1,5 +1,5 @@
 // Engines that are files, named by their path: libraries behind references/engine_abi.h, and Python
-// as references/decoder.py shows it.
+// classes like the one in references/decoder.py.
 #pragma once
 
 #include <string>

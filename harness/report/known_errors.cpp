@@ -26,7 +26,7 @@ bool equal_letters(char a, char b) {
   return std::tolower(static_cast<unsigned char>(a)) == std::tolower(static_cast<unsigned char>(b));
 }
 
-// Whether `text` holds `part` from the start of a word on: "memoryerror" is not in OutOfMemoryError.
+// True if `part` begins at the start of a word in `text`: "memoryerror" is not in OutOfMemoryError.
 bool holds(std::string_view text, std::string_view part) {
   for (auto from = text.begin();; ++from) {
     from = std::search(from, text.end(), part.begin(), part.end(), equal_letters);
