@@ -27,8 +27,8 @@ class TimeBudget {
   void check() const {
     if (left() <= 0) throw BudgetEnded{};
   }
-  // Runs `work` off the budget: loading weights, opening engines and computing the truth are not
-  // charged to the judged engine.
+  // Runs `work` outside of the budget: loading weights, opening engines and computing the truth are
+  // not charged to the judged engine.
   void outside(const std::function<void()>& work);
 
  private:

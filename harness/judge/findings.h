@@ -26,8 +26,8 @@ class Findings {
   // `value`: a measurement that was made nevertheless.
   void rule_out(Check check, std::string why, std::optional<double> value = {});
   void fail(Check check, Verdict verdict, std::string reason);
-  // The time budget ended before the check was made in full: INCOMPLETE, unless something has
-  // failed. `reached` says how far it came: "3 of 42 runs".
+  // The time budget ended before the check was complete: INCOMPLETE, unless something has failed.
+  // `reached` says how far the check came: "3 of 42 runs".
   void unfinished(Check check, std::string reached);
 
   // Adds all results to a report, which may hold results already. The verdict is that of the
@@ -45,7 +45,7 @@ class Findings {
 
   std::vector<CheckResult> results_;
   std::vector<Failure> failures_;  // the first few of each check
-  std::map<Check, int> untold_;    // number of further failures
+  std::map<Check, int> untold_;    // number of further failures of each check
 };
 
 // Runs `work`, then `conclude` even if `work` throws, so that the findings so far are kept.

@@ -161,7 +161,7 @@ class Judge {
     report.strict_matched += strict && free_id == step.token;
     // Bounded, so that the count of an all-NaN engine fits an int for up to 2,047 steps.
     report.non_finite += static_cast<int>(std::min<int64_t>(forced.non_finite, 1 << 20));
-    // An id that never came is missing, not inconsistent.
+    // An id that was never returned is missing, not inconsistent.
     const bool not_own = with_logits_ && forced.id != -1 && forced.id != forced.argmax;
     report.self_inconsistent += not_own;
     if (forced.error) sums_.add(prompt.name, step, *forced.error);

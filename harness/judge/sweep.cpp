@@ -135,7 +135,7 @@ class SweepJudge {
     return pace * remaining <= seconds ? remaining : std::max(1, static_cast<int>(seconds / pace));
   }
 
-  // At most kMaxLogitSteps steps of a prompt whose earlier steps have run.
+  // Judges at most kMaxLogitSteps steps of a prompt whose earlier steps have run.
   void run_steps(const ReferencePrompt& prompt, int first, int count) {
     const auto vocab = static_cast<size_t>(options_.vocab);
     if (with_logits_) {

@@ -18,7 +18,7 @@ namespace mkbench {
 struct SweepTruth {
   std::string source;    // "closed form of 'short'", "fp32 truth of this run"
   ReferencePrompt path;  // cache lengths ids.size() to ids.size() + steps - 1, step by step
-  // One step after a prefill of all ids but the last, or up to three steps where prefills are long.
+  // A prefill of all ids but the last, then one step, or up to three steps if the prefill is long.
   std::vector<ReferencePrompt> jumps;
   // Largest pairwise error D of the baseline over these steps; 0: only the truth's token is right.
   double pairwise_d = 0;

@@ -106,7 +106,7 @@ Timeline checked_timeline(const std::string& who, const std::vector<mkbench_span
                           const char* (*phase_name)(int32_t), const SpannedDecode& decode) {
   Timeline timeline;
   timeline.clock = "the library's own";
-  std::map<int32_t, TimelineSpan> named;  // role, phase and kind of each number of a phase
+  std::map<int32_t, TimelineSpan> named;  // role, phase and kind, by the plugin's phase number
   mkbench_span unwritten;
   std::memset(&unwritten, 0xff, sizeof unwritten);
   uint64_t begin = std::numeric_limits<uint64_t>::max();

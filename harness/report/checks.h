@@ -34,8 +34,8 @@ enum class Check {
   kSelf,       // emitted id = lowest-index argmax of the engine's own logits
   kStrict,     // free-running ids of the strict set are the truth's
   kSame,       // equal ids with and without logits
-  kRepeats,    // the same input again: bit-identical logits
-  kSweep,      // every cache length
+  kRepeats,    // repeated input gives bit-identical ids and logits
+  kSweep,      // every cache length gives the right token and no large logit error
   kIsolation,  // prompts 1, 2, 1: equal; prefix rows unchanged; rows beyond the position untouched
   kReceipts,   // timed ids are the right ones (closed form, or scored by the truth)
 };

@@ -24,7 +24,7 @@
 namespace mkbench {
 
 inline constexpr char kReportSchemaId[] = "mkbench.report";
-inline constexpr int kReportSchemaMajor = 1, kReportSchemaMinor = 8;  // + 1 for new fields
+inline constexpr int kReportSchemaMajor = 1, kReportSchemaMinor = 8;  // new fields: minor + 1
 
 // Ablations of an engine: what remains of its time when a term is left out. Diagnostics.
 struct ProfileReport {
@@ -32,7 +32,7 @@ struct ProfileReport {
   // Written by aggregate().
   Number full_us, no_waits_us, no_loads_us;
   Number no_waits_fraction;  // the ceiling's time over no_waits_us
-  std::string binds;         // "memory", "chain", "both"; empty where unknown
+  std::string binds;         // "memory", "chain", "both"; empty if unknown
 };
 
 constexpr std::string_view struct_name(Tag<ProfileReport>) { return "profile"; }
@@ -49,14 +49,14 @@ void describe_fields(V& v, Tag<ProfileReport>) {
   v.field("no_loads_runs_us", &P::no_loads_runs_us, "every run without loads, as taken");
 }
 
-// profile_reason of an engine where no ablations were asked for.
+// profile_reason of an engine in a run without --ablations.
 inline constexpr char kProfileNotAsked[] = "not asked for (--ablations)";
 
 // The process that held an engine.
 struct ProcessFacts {
   std::string program;  // "mkbench-host-cuda", or "mkbench-all" for an engine in mkbench's process
   int pid = 0;
-  double start_ms = 0;        // until its first message was read
+  double start_ms = 0;        // from its start until its first message was read
   double open_ms = 0;         // to open the engine, weights included
   double crossing_us = 0;     // what an empty call costs, median
   double crossing_sd_us = 0;  // standard deviation of crossing_us, by the middle 80 % of calls
@@ -108,7 +108,7 @@ struct EngineReport : EngineFacts {
   Number itl_p50_ms, itl_p90_ms,
       itl_p99_ms;  // inter-token latency, where the engine takes per-token times
   Number host_ms, gpu_ms,
-      first_token_ms;          // medians over samples, of a whole decode / of its first token
+      first_token_ms;          // medians over samples: of a whole decode, and of its first token
   Number prefill_ms, ttft_ms;  // medians over samples of a prefill test
   Number sm_ghz;
   std::optional<ClockOverhead> clock_overhead;

@@ -47,7 +47,7 @@ struct SoakFailure {
   std::string check;
   Verdict verdict = Verdict::kPass;
   std::string reason;     // "launch 3, after a restore: step 2: id 5 against 9"
-  double seconds = 0;     // of soaking until the failure
+  double seconds = 0;     // soaking time until the failure
   std::string command{};  // repeats the step
   static void fields(auto& v) {
     using F = SoakFailure;
@@ -77,7 +77,7 @@ struct SoakReport {
   SoakIdentity identity{};
   std::string resolved{};  // as the engine calls itself
   std::string runs_on{};   // "cuda:0 NVIDIA H100"
-  std::string truth{};     // "the closed form of 'short'"; empty where tokens are not checked
+  std::string truth{};     // "the closed form of 'short'"; empty if tokens are not checked
   bool stressed = false;   // the engine has the hook for counters and delays
   std::string left_out{};  // what the engine leaves out of the hook, and why
   bool compared = true;    // the engine says that equal input gives equal bits
@@ -88,7 +88,7 @@ struct SoakReport {
   int64_t fills = 0;                    // steps that filled the cache to its last position
   int64_t near_32_bits = 0;             // steps with counters that began near 2^16, 2^31 or 2^32
   int64_t delayed = 0;                  // steps with delays
-  double seconds = 0;                   // of soaking in all, before and after interruptions
+  double seconds = 0;                   // soaking time before and after all interruptions
   int interruptions = 0;
   int64_t asked_launches = 0, asked_tokens = 0;
   double asked_minutes = 0;

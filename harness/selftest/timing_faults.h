@@ -66,7 +66,7 @@ struct TimingFault {
   std::string_view id, what;
   TimingRun run = TimingRun::kDecode;
   std::vector<TimingEngine> engines;
-  bool cpu = true, cuda = true;  // lanes
+  bool cpu = true, cuda = true;  // the devices on which it runs
   bool alone = false;            // in a case without other rows
   TimingBand cpu_times{}, cuda_times{};
   // How `mkbench audit` must end for each library (the sound engine must pass); empty: the audit is
@@ -88,7 +88,7 @@ struct TimingOutcome {
   int outliers = 0;
   bool drift = false;                // lag-1 and trend are reported
   std::map<int, double> block_ms{};  // per token, by block
-  // The median share of prefill() in a block's time; 0: no block has timed one.
+  // The median share of prefill() in a block's time; 0: no block timed its prefill().
   double prefill_share = 0;
   std::string against_sound{};  // verdict of the comparison with the sound engine; empty: none
 };

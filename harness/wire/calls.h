@@ -223,7 +223,7 @@ struct CardCall {
 // Asks a host of libtorch engines about its libtorch. Answer: TorchTold.
 struct TorchCall {
   static constexpr char kType[] = "torch";
-  std::optional<int> compute_on{};  // runs one real product on that GPU
+  std::optional<int> compute_on{};  // runs one real matrix product on that GPU
   static void fields(auto& v) { list_fields(v, "compute_on", &TorchCall::compute_on); }
 };
 
