@@ -1,5 +1,5 @@
 // Engines that are files, named by their path: libraries behind references/engine_abi.h, and Python
-// as references/decoder.py shows it.
+// classes like the one in references/decoder.py.
 #pragma once
 
 #include <string>
@@ -7,13 +7,13 @@
 
 namespace mkbench {
 
-// True where `engine` names a plugin: a path that ends in .so.
+// True if `engine` names a plugin: a path that ends in .so.
 inline bool is_plugin(std::string_view engine) { return engine.ends_with(".so"); }
 
-// True where `engine` names an engine written in Python: a path that ends in .py.
+// True if `engine` names an engine written in Python: a path that ends in .py.
 inline bool is_python_engine(std::string_view engine) { return engine.ends_with(".py"); }
 
-// True where `engine` names an engine by the path of its file.
+// True if `engine` names an engine by the path of its file.
 inline bool is_file_engine(std::string_view engine) {
   return is_plugin(engine) || is_python_engine(engine);
 }

@@ -19,7 +19,7 @@ enum Role : unsigned {
   kCandidate = 1,  // --engine: judged and timed
   kYardstick = 2,  // --compare: a speed-up is quoted against it
   kJudge = 4,      // parity compares candidates with it (the baseline)
-  kCeiling = 8,    // timed beside the others, because it only reads what they must read
+  kCeiling = 8,    // timed beside the others; only reads what they must read
 };
 
 struct EngineRow {
@@ -35,11 +35,11 @@ struct EngineRow {
   bool runs_on(bool on_cuda) const { return on_cuda ? cuda : cpu; }
 };
 
-// Every engine that has a name. Plugins (paths that end in .so) have no row.
+// Every built-in engine. Engines that are files (paths that end in .so or .py) have no row.
 std::span<const EngineRow> engine_rows();
-// Null for a name that no row has.
+// Null for a name without a row.
 const EngineRow* find_engine(std::string_view name);
-// Whether an engine's logits are rounded to bf16. Plugins are taken to keep fp32.
+// True if an engine rounds its logits to bf16. Engines without a row are assumed to keep fp32.
 bool rounds_logits(std::string_view name);
 // The class of an engine's row; without a row, the class that the engine claims.
 PrecisionClass precision_of(std::string_view name, const EngineCapabilities& told);
@@ -50,14 +50,14 @@ std::vector<std::string> engine_names(Role role);
 inline constexpr char kNoBaseline[] = "none";
 // The engine that judges parity (the baseline).
 inline constexpr char kJudgeName[] = "eager";
-// The engine that shares are quoted against. It has no ids of its own: it is never judged.
+// The engine that shares are quoted against. It has no ids of its own, so it is never judged.
 inline constexpr char kCeilingName[] = "ceiling";
 // Two more runs of the judge: the truth (all in fp32), and the run with an fp32 head (only the last
 // matmul in fp32).
 inline constexpr char kTruthName[] = "eager-fp32";
 inline constexpr char kHeadFp32Name[] = "eager-head-fp32";
 
-// "megakernel" resolves to ring where ring can run, else to plain. All other names resolve to
+// "megakernel" resolves to ring if ring can run, else to plain. All other names resolve to
 // themselves.
 inline constexpr char kMegakernel[] = "megakernel";
 std::string resolve_engine(const std::string& name, bool ring_runs);
@@ -65,8 +65,8 @@ std::string resolve_engine(const std::string& name, bool ring_runs);
 // The candidate of a run without --engine.
 std::string default_engine(bool cuda);
 
-// The engine that the run `name` belongs to: the truth and the run with an fp32 head belong to the
-// judge.
+// The engine that makes the run `name`: the judge for the truth and for the run with an fp32 head,
+// else the engine `name`.
 std::string engine_of_run(const std::string& name);
 
 }  // namespace mkbench

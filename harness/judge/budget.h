@@ -14,7 +14,7 @@ struct BudgetEnded {};
 // Seconds of std::chrono::steady_clock.
 double steady_seconds();
 
-using Now = std::function<double()>;  // seconds; never goes back
+using Now = std::function<double()>;  // monotonic clock, in seconds
 
 class TimeBudget {
  public:
@@ -27,8 +27,8 @@ class TimeBudget {
   void check() const {
     if (left() <= 0) throw BudgetEnded{};
   }
-  // Runs `work` off the budget: loading weights, opening engines and computing the truth are not
-  // charged to the judged engine.
+  // Runs `work` outside of the budget: loading weights, opening engines and computing the truth are
+  // not charged to the judged engine.
   void outside(const std::function<void()>& work);
 
  private:
@@ -37,24 +37,24 @@ class TimeBudget {
   double begin_;
 };
 
-// Seconds an engine takes for a token, by the number of KV rows: attention reads every row, so the
-// time grows with them. A line through the latest measurement and the latest one at no more than
-// half its rows (closer ones differ by noise); its slope is at least 0.
+// Predicts an engine's seconds per token from the number of KV rows, all of which attention reads:
+// by a line through the latest measurement and the latest one with at most half as many rows
+// (closer ones differ by noise). Its slope is at least 0.
 class Pace {
  public:
   void learn(double rows, double seconds_a_token) { seen_.emplace_back(rows, seconds_a_token); }
   bool known() const { return !seen_.empty(); }
-  // Seconds of one token at `rows`; 0 where nothing was measured.
+  // Seconds of one token at `rows`; 0 if nothing was measured.
   double at(double rows) const;
-  // Seconds of the tokens at first, first + 1, ... last rows.
+  // Seconds for one token at each of first, first + 1, ..., last rows.
   double between(double first, double last) const;
 
  private:
   std::vector<std::pair<double, double>> seen_;  // rows, seconds a token; in the order of time
 };
 
-// Seconds of a decoded token by cache length, and seconds a row of a prefill by its number of rows.
-// A prefill that runs token by token takes rows x pace.
+// `decode`: seconds per token, by cache length. `prefill`: seconds per row, by the number of rows;
+// a prefill takes rows x this pace.
 struct EnginePace {
   Pace decode, prefill;
 

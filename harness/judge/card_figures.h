@@ -1,4 +1,4 @@
-// What the card's readings say of an engine: dropped blocks, energy, what reading it costs.
+// Figures of an engine from readings of its card: dropped blocks, energy, cost of the readings.
 #pragma once
 
 #include "harness/report/report.h"
@@ -6,10 +6,10 @@
 namespace mkbench {
 
 void count_dropped(EngineReport& e);
-// Energy a token: mean power between changes of the card's counter, times the mean time of a token.
-// Needs ms_per_tok.
+// Energy per token: mean power, measured between two changes of the card's energy counter, times
+// the mean time of a token.
 void fill_energy(EngineReport& e);
-// What reading the card costs: pairs of neighbouring blocks of which one was watched.
+// The cost of reading the card, from pairs of neighbouring blocks: one with readings, one without.
 void fill_watching_costs(EngineReport& e, double confidence);
 // Makes a comparison INCONCLUSIVE if too many blocks of either engine were dropped.
 void label_dropped_blocks(const EngineReport& baseline, const EngineReport& candidate,

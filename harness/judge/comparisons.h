@@ -15,8 +15,8 @@ ByProcess times_over(const std::vector<Sample>& samples, const std::vector<Sampl
 std::vector<PairedBlocks> paired_blocks(const std::vector<Sample>& baseline,
                                         const std::vector<Sample>& candidate);
 
-// Every candidate against every baseline, with a reason instead of a ratio where one of them has no
-// times; then every other pair of engines that have times, the first of the case as the baseline.
+// Every candidate against every baseline, with a reason instead of a ratio if one of them has no
+// times; then every other pair of engines with times, the earlier one in the case as the baseline.
 std::vector<ComparisonReport> compare_engines(const CaseReport& c, double confidence, uint64_t seed,
                                               bool random_order, const SpeedMargin& margin);
 

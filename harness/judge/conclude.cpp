@@ -154,7 +154,7 @@ void check_memory_bound(EngineReport& e, const MemoryBound& bound) {
   withhold(e, reason);
 }
 
-// The term that binds is the one whose time alone is about the full time. Where that holds for both
+// The term that binds is the one whose time alone is about the full time. If that holds for both
 // terms or for neither, both bind.
 std::string binding_term(double full, double no_waits, double no_loads) {
   const bool memory = no_waits >= (1 - kBindingBand) * full;
@@ -203,8 +203,8 @@ void aggregate_engine(CaseReport& c, EngineReport& e, double confidence, uint64_
   fill_profile(e, c.ceiling);
 }
 
-// The worst of the engines' verdicts and of the case's own, set if it failed before any engine ran.
-// Skipped engines do not decide for engines that ran, but a case is SKIPPED if no candidate ran.
+// The worst of the engines' verdicts and of the case's own, which is set if the case failed before
+// any engine ran. Skipped engines count only if no candidate ran: the case is then SKIPPED.
 Verdict verdict_of_case(const CaseReport& c) {
   std::vector<Verdict> verdicts = {c.verdict};
   bool any_candidate = false, any_ran = false;

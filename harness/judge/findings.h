@@ -20,14 +20,14 @@ class Findings {
   void ran(Check check) { result_of(check); }
   // Records a value of the check; the largest is kept. Only fail() makes the check fail.
   void measured(Check check, double value, std::optional<double> limit);
-  // What a passed check covered, or was measured against: its detail in the report.
+  // The detail of a passed check in the report: what it covered, or was measured against.
   void note(Check check, std::string detail);
   // The check cannot run here. A check that ran elsewhere (another reference) keeps its result.
   // `value`: a measurement that was made nevertheless.
   void rule_out(Check check, std::string why, std::optional<double> value = {});
   void fail(Check check, Verdict verdict, std::string reason);
-  // The time budget ended before the check was made in full: INCOMPLETE, unless something has
-  // failed. `reached` says how far it came: "3 of 42 runs".
+  // The time budget ended before the check was complete: INCOMPLETE, unless something has failed.
+  // `reached` says how far the check came: "3 of 42 runs".
   void unfinished(Check check, std::string reached);
 
   // Adds all results to a report, which may hold results already. The verdict is that of the
@@ -45,10 +45,10 @@ class Findings {
 
   std::vector<CheckResult> results_;
   std::vector<Failure> failures_;  // the first few of each check
-  std::map<Check, int> untold_;    // number of further failures
+  std::map<Check, int> untold_;    // number of further failures of each check
 };
 
-// Runs `work`, then `conclude`, which keeps the findings even if `work` throws.
+// Runs `work`, then `conclude` even if `work` throws, so that the findings so far are kept.
 template <typename Work, typename Conclude>
 void conclude_however_it_ends(const Work& work, const Conclude& conclude) {
   try {
@@ -61,13 +61,13 @@ void conclude_however_it_ends(const Work& work, const Conclude& conclude) {
 }
 
 // Adds a result to a list that is in the order of kChecks. Two results of one check become
-// one: the worse status and the larger value, with both details where the statuses are equal.
+// one: the worse status and the larger value, with both details if the statuses are equal.
 void merge_check(std::vector<CheckResult>& checks, const CheckResult& result);
 
 // Most steps that one call of decode() takes with logits: bounds the buffer to 64 x vocab floats.
 inline constexpr int kMaxLogitSteps = 64;
 
-// Resets the engine, poisons whatever it could reuse with NaN / -1, and prefills the prompt.
+// Resets the engine, overwrites what it could reuse with NaN or -1, and prefills the prompt.
 void start_prompt(Engine& engine, const ReferencePrompt& prompt);
 
 // decode() with proof that it ran: the launch counter must move (by one where a decode is one
@@ -81,8 +81,8 @@ std::vector<int32_t> checked_decode(Engine& engine, int n, const int32_t* forced
 std::vector<int32_t> forced_decode(Engine& engine, const ReferencePrompt& prompt, int first,
                                    int count, float* logits, int vocab, Findings& findings);
 
-// True where the truth's logit of `id` is within `tau` of the truth's largest; false for every id
-// outside the truth's top 32.
+// True if the truth's logit of `id` is within `tau` of the truth's largest logit; false for every
+// id outside the truth's top 32.
 bool within_tau(const ReferenceStep& step, int32_t id, double tau);
 
 // tau of a step: an id at most this far below the truth's largest logit is a near tie.
@@ -102,13 +102,13 @@ void tally_rows(ParityReport& report);
 // no failure, but need a reason in the ratchet's entry.
 void note_bits(const std::string& repeats_sha256, const Ratchet& committed, Findings& findings);
 
-// Judges the four ratios and the ratchet. Throws Error(kInvalidReference) where the reference's
+// Judges the four ratios and the ratchet. Throws Error(kInvalidReference) if the reference's
 // baseline has no error at all.
 void judge_ratios(const RatioSums& sums, const GreedyReference& reference,
                   const ParityOptions& options, ParityReport& report, Findings& findings);
 void rule_out_ratios(const std::string& why, Findings& findings);
 
-// Judges published ids without logits: by tokens alone, alternatives of a prompt together.
+// Judges tokens alone, by published ids; all continuations of a prompt are alternatives.
 void judge_token_only(Engine& engine, const GreedyReference& reference,
                       const ParityOptions& options, ParityReport& report, Findings& findings);
 

@@ -18,7 +18,7 @@ double median_pairwise(const GreedyReference& reference) {
   return *middle;
 }
 
-// The probability that a normal error of this deviation exceeds the margin.
+// The probability that a normal error with this standard deviation exceeds the margin.
 double flip_chance(double margin, double deviation) {
   if (deviation <= 0) return margin > 0 ? 0 : 0.5;
   return std::erfc(margin / deviation / std::sqrt(2.0)) / 2;
@@ -34,7 +34,7 @@ int most_flips(const GreedyReference& reference, bool logits_bf16) {
     for (const ReferenceStep& step : prompt.steps) {
       if (step.decided) continue;
       const double half = std::max(step.baseline_pairwise, median) / 2;
-      // Two errors, each uniform over one bf16 step.
+      // Deviation of the sum of two rounding errors, each uniform over one bf16 step.
       const double rounding = logits_bf16 ? bf16_step(step.max_abs) / std::sqrt(6.0) : 0;
       const double p = flip_chance(step.margin, std::hypot(half, rounding));
       chance.push_back(0);

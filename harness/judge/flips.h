@@ -1,4 +1,4 @@
-// How many near ties an engine may decide otherwise than the truth.
+// How many near ties an engine may decide differently from the truth.
 #pragma once
 
 #include "references/greedy_reference.h"
@@ -12,8 +12,8 @@ inline constexpr double kFlipAlpha = 0.001;
 // the reference that are not decided, each flipped independently with the probability that a normal
 // error of the difference of two logits exceeds the truth's margin. Its deviation is half of D_t,
 // the largest such error of the baseline at that step, or half of the median D_t, whichever is
-// larger: D_t is the largest of 496 differences, so half of it is no underestimate. `logits_bf16`:
-// the engine rounds its logits, which adds two roundings. 0 if every step is decided.
+// larger; half of D_t is no underestimate, because D_t is the largest of 496 differences.
+// `logits_bf16`: the engine rounds its logits, which adds two roundings. 0: every step is decided.
 int most_flips(const GreedyReference& reference, bool logits_bf16);
 
 }  // namespace mkbench

@@ -103,7 +103,7 @@ class Isolation {
   Findings& findings_;
 };
 
-// The parts of the check, in turn. Returns what was left out and why; empty where nothing was.
+// Runs the parts of the check in turn. Returns what was left out and why; empty if nothing was.
 std::string run_parts(Isolation& isolation, Engine& engine, const ReferencePrompt& a,
                       const ReferencePrompt& b, const EngineFactory& make_second) {
   isolation.sequences(a, b);

@@ -8,13 +8,12 @@
 
 namespace mkbench {
 
-// Makes a second engine like the first, or null where none is wanted. May throw Error(kEnvUnfit).
+// Makes a second engine like the first; null if none is wanted. May throw Error(kEnvUnfit).
 using EngineFactory = std::function<std::unique_ptr<Engine>()>;
 
 // Checks that prompt a decodes to the same bits before and after prompt b; that decoding leaves the
 // KV rows of the prefix unchanged and gives the same bits again from a snapshot; and that two
-// engines that take turns decode what each decodes alone. `stop` is called before every part and may
-// throw.
+// engines taking turns decode what each decodes alone. `stop`, called before every part, may throw.
 void judge_isolation(Engine& engine, const ReferencePrompt& a, const ReferencePrompt& b, int vocab,
                      const EngineFactory& make_second, const std::function<void()>& stop,
                      Findings& findings);

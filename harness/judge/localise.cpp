@@ -14,7 +14,7 @@ namespace {
 
 using State = std::optional<std::vector<float>>;
 
-// |x - truth|^2 / |truth|^2; NaN where any value is NaN.
+// |x - truth|^2 / |truth|^2; NaN if any value is NaN.
 double nmse(const std::vector<float>& x, const std::vector<float>& truth) {
   double error = 0, power = 0;
   for (size_t i = 0; i < std::min(x.size(), truth.size()); ++i) {
@@ -30,7 +30,7 @@ bool out_of_band(double candidate, double baseline) {
   return !(candidate <= kBandFactor * baseline);
 }
 
-// Returns the id of the last step, and its logits in `row` where the engine shows them.
+// Returns the id of the last step, and its logits in `row` if the engine shows logits.
 int32_t walk(Engine& engine, int vocab, const ReferencePrompt& prompt, int step,
              std::vector<float>& row) {
   Findings ignored;  // the judge has reported these failures already

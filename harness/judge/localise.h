@@ -12,7 +12,7 @@
 
 namespace mkbench {
 
-// A state is out of its band when its NMSE against the truth is above this times the baseline's.
+// A state is out of its band if its NMSE against the truth exceeds kBandFactor x the baseline's.
 inline constexpr double kBandFactor = 4;
 
 // Engines that walk the same path; the truth computes in fp32.
@@ -29,10 +29,10 @@ struct LastStep {
   int32_t id = -1;
 };
 
-// Teacher-forces the prompt up to step `step` on the candidate; truth and baseline walk too if that
-// is short, else they prefill. Names the first layer whose hidden state is out of its band, and the
-// first KV row (by layer, then position) out of its band, for which the baseline's NMSE is its
-// largest in the layer. Says so if the candidate shows neither hidden states nor KV rows.
+// Teacher-forces the prompt up to step `step` on the candidate; truth and baseline do the same on a
+// short walk, else they prefill. Names the first layer whose hidden state is out of its band, and
+// the first KV row (by layer, then position) out of its band, which follows from the baseline's
+// largest NMSE in that layer. Says so if the candidate shows neither hidden states nor KV rows.
 std::string localise(const LocaliseEngines& engines, int layers, int vocab,
                      const ReferencePrompt& prompt, int step, LastStep* last = nullptr);
 

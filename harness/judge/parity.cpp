@@ -25,7 +25,7 @@ struct ForcedStep {
   int32_t id = -1;      // emitted
   int32_t argmax = -1;  // lowest index of the largest of the engine's own logits
   int64_t non_finite = 0;
-  std::optional<StepError> error{};  // where all logits are finite and the truth has a sketch
+  std::optional<StepError> error{};  // if all logits are finite and the truth has a sketch
 };
 
 // Finds the argmax of a row of logits (lowest index among equals) and counts what is not finite.
@@ -108,8 +108,8 @@ class Judge {
       look_inside(prompt);
       compare_runs(prompt, free_ids, forced, findings);
     } catch (...) {
-      // Results from before the failure stand. Up to its first difference the free run had the
-      // truth's context.
+      // Steps from before the failure are judged all the same. Up to its first difference the free
+      // run had the truth's context, so its ids stand in for teacher-forced ones that are missing.
       for (size_t t = forced.size(); t < same_context(prompt, free_ids); ++t)
         forced.push_back({.id = free_ids[t], .argmax = free_ids[t]});
       judge_steps(prompt, free_ids, forced, report);
@@ -161,7 +161,7 @@ class Judge {
     report.strict_matched += strict && free_id == step.token;
     // Bounded, so that the count of an all-NaN engine fits an int for up to 2,047 steps.
     report.non_finite += static_cast<int>(std::min<int64_t>(forced.non_finite, 1 << 20));
-    // An id that never came is missing, not inconsistent.
+    // An id that was never returned is missing, not inconsistent.
     const bool not_own = with_logits_ && forced.id != -1 && forced.id != forced.argmax;
     report.self_inconsistent += not_own;
     if (forced.error) sums_.add(prompt.name, step, *forced.error);
@@ -270,7 +270,7 @@ class Judge {
     return true;
   }
 
-  // Fails the check of decided steps, or of near ties, where a row of that kind is WRONG.
+  // Fails the check of decided steps, or of near ties, if a row of that kind is WRONG.
   void judge_rows(const ParityReport& report, bool decided, Findings& findings) const {
     const Check check = decided ? Check::kDecided : Check::kNearTie;
     const ParityRow* first = nullptr;

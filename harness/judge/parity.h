@@ -17,18 +17,18 @@
 namespace mkbench {
 
 struct ParityOptions {
-  int vocab = 0;   // width of the engine's logits; needed where engine and reference have logits
-  int layers = 0;  // of the model; 0: no hidden state and no KV row is looked at
-  bool every_row = false;    // all KV rows are looked at, not only those at the boundaries
-  bool is_baseline = false;  // with logits_bf16 too, ratios are reported and not judged
+  int vocab = 0;   // width of the engine's logits; needed if engine and reference have logits
+  int layers = 0;  // of the model; 0: hidden states and KV rows are not looked at
+  bool every_row = false;    // looks at all KV rows, not only at those at the boundaries
+  bool is_baseline = false;  // if logits_bf16 is set too, ratios are reported but not judged
   PrecisionClass precision = PrecisionClass::kBf16;
   RatioLimits limits = limits_of(PrecisionClass::kBf16);
   std::optional<RatchetKey> ratchet_key = {};  // absent: no ratchet for this engine
   std::optional<Ratchet> ratchet = {};         // what is committed under that key
   // The engine rounds its logits to bf16: tau gains one bf16 step at the largest |logit|.
   bool logits_bf16 = false;
-  // Only one prompt is judged. Ratios are not: their limits hold for whole prompt sets, and a few
-  // steps vary more.
+  // Only one prompt is judged, and its ratios are not: their limits hold for whole prompt sets, and
+  // a few steps vary more.
   bool one_prompt = false;
   bool repeat_without_logits = true;  // ids with and without logits_out must be equal
   std::function<std::string(int32_t)> text_of = {};  // printable text of one id; may be empty
@@ -37,8 +37,8 @@ struct ParityOptions {
 
 // The part of a reference that a baseline is judged by: all near ties, and whole strict prompts
 // until they hold kBaselineSteps steps. This part shows whether the baseline of this machine agrees
-// with the baseline of the capture; each further step would cost an engine that launches per
-// operation 20 ms.
+// with the baseline of the capture; each further step would take 20 ms on an engine that launches
+// every operation.
 GreedyReference baseline_part(const GreedyReference& reference);
 inline constexpr int kBaselineSteps = 384;
 

@@ -11,11 +11,11 @@
 namespace mkbench {
 namespace {
 
-// Keeps the sum of the baseline's divergences from being 0 where every step is certain.
+// Keeps the sum of the baseline's divergences from being 0 if every step is certain.
 constexpr double kLeastDivergence = 1e-6;
 
-// Limits by the minor version of the report's schema that came with them. The first ones were chosen,
-// and reports named no class; the second ones follow from what legitimate decoders of each class reach.
+// Limits by the minor version of the report's schema that introduced them. 0: chosen, when reports
+// named no class; 6: derived from the ratios that legitimate decoders of each class reach.
 struct LimitsSince {
   int schema_minor;
   RatioLimits bf16, fp32_accumulate, lossy;
@@ -31,7 +31,7 @@ constexpr LimitsSince kLimits[] = {
      .lossy = {.kl = 2.5}},
 };
 
-// KL(truth || q) where q gives the truth's i-th top id the logarithm log_q(i).
+// KL(truth || q), where log_q(i) is q's log probability of the truth's i-th top id.
 template <typename LogQ>
 double divergence_over_top(const ReferenceStep& step, const LogQ& log_q) {
   double kl = 0, truth_rest = 1, rest = 1;
@@ -85,7 +85,7 @@ double allowed_rounding(const ReferenceStep& step, const float* logits, int voca
   const bool rounded =
       std::all_of(logits, logits + vocab, [](float z) { return z == round_to_bf16(z); });
   if (precision == PrecisionClass::kFp32Accumulate || !rounded) return 0;
-  // Sums relative to the truth's: the rest of the vocabulary is left as it is.
+  // The truth's sum of exponentials with its top logits rounded, divided by the sum without.
   double sum = 1;
   for (const float z : step.top_logits)
     sum += std::exp(round_to_bf16(z) - step.logsumexp) - std::exp(z - step.logsumexp);

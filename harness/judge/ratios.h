@@ -16,25 +16,25 @@ namespace mkbench {
 // Largest ratios that pass; 0: reported, not judged.
 struct RatioLimits {
   double rms = 0, step = 0, inf = 0, kl = 0;
-  double sweep = 0;  // of one cache length, as `step` is of one step of a prompt
+  double sweep = 0;  // as `step`, for one cache length of the sweep
 };
 
 // The limits of a precision class (references/engine.h), today's or those of an older report. They
-// follow from what legitimate decoders of the class reach (reports/limits, dev/ratio_limits.py). A lossy
-// engine may diverge as far as a bf16 one.
+// follow from the ratios of legitimate decoders of the class (reports/limits, dev/ratio_limits.py).
+// Class lossy has bf16's limit of R_KL and no other.
 RatioLimits limits_of(PrecisionClass precision, int schema_minor = kReportSchemaMinor);
 
 struct Ratios {
   double rms = 0;  // sqrt(sum |error|^2 / sum |baseline error|^2)
   // Maximum over steps of |error| / max(|baseline error| of that step, median |baseline error|).
-  // Over the median alone the baseline itself reaches 5.9 on `tiny`: its error varies that much
-  // between known and unknown text.
+  // Divided by the median alone, the baseline itself would reach 5.9 on `tiny`: its error varies
+  // that much between known and unknown text.
   double step = 0;
   double inf = 0;  // largest |error| of one logit over the baseline's, among the truth's top ids
   // Sum of KL(truth || engine) / (sum of KL(truth || baseline) + allowed_rounding() + 1e-6), over
   // the truth's top ids and one bucket for the rest.
   double kl = 0;
-  std::string worst_prompt;  // the step at which `step` is reached
+  std::string worst_prompt;  // with worst_position: where `step` is reached
   int worst_position = -1;
 };
 
@@ -67,7 +67,7 @@ StepError error_of(const ReferenceStep& step, const float* logits, int vocab, ui
 class RatioSums {
  public:
   void add(const std::string& prompt, const ReferenceStep& step, const StepError& error);
-  // Empty where the baseline has no error at all, because then there is no denominator.
+  // Empty if the baseline has no error at all, because then there is no denominator.
   std::optional<Ratios> ratios() const;
 
  private:

@@ -17,10 +17,10 @@ inline constexpr int kFreshProcesses = 3;
 // Result of a free run of a prompt.
 struct RunBits {
   std::vector<int32_t> ids;
-  std::vector<float> logits;  // [ids, vocab]; empty where the engine shows none
+  std::vector<float> logits;  // [ids, vocab]; empty if the engine shows none
 };
 
-// A free run of `steps` steps in one decode(), with logits where the engine has them.
+// A free run of `steps` steps in one decode(), with logits if the engine shows them.
 RunBits run_bits(Engine& engine, const ReferencePrompt& prompt, int steps, int vocab,
                  Findings& findings);
 
@@ -44,7 +44,7 @@ std::string hash_runs(Engine& engine, const std::vector<ReferencePrompt>& prompt
 std::string judge_repeats(Engine& engine, const std::vector<ReferencePrompt>& prompts, int vocab,
                           const std::function<void()>& stop, Findings& findings);
 
-// Answer of a fresh process: its hash, or why it has none.
+// Answer of a fresh process: its hash, or why it gave none.
 struct FreshRun {
   std::string sha256, problem;
 };

@@ -58,8 +58,8 @@ std::vector<int32_t> free_run(Engine& engine, ReferencePrompt prompt,
   return told_late ? engine.decode_late(*late_id, tokens) : engine.decode(tokens);
 }
 
-// The id of step `step` in a free run. As in timing, another run precedes it: here one that begins
-// with the prompt's own last id.
+// The id of step `step` in a free run. With a late id another run precedes it, as in timing: one
+// that begins with the prompt's own last id.
 int32_t free_run_id(Engine& engine, const ReferencePrompt& prompt, int step,
                     const ReplayOptions& options) {
   if (options.late_id) free_run(engine, prompt, prompt.ids.back(), options.free_tokens);
@@ -71,7 +71,7 @@ int32_t free_run_id(Engine& engine, const ReferencePrompt& prompt, int step,
   return static_cast<size_t>(step) < ids.size() ? ids[static_cast<size_t>(step)] : -1;
 }
 
-// The prompt as the engine has it when its first step runs.
+// The prompt that the engine's first step sees: the late id, if there is one, is its last id.
 ReferencePrompt with_late_id(ReferencePrompt prompt, const ReplayOptions& options) {
   if (options.late_id) prompt.ids.back() = *options.late_id;
   return prompt;
@@ -162,7 +162,7 @@ Verdict verdict_of(const FailedStep& step, double limit) {
   if (!own_argmax && !step.late_id) return Verdict::kNondeterministic;
   const double most = step.error_limit.value_or(std::max(limit, 0.0) * step.baseline_error_norm);
   const bool judged = step.error_limit ? *step.error_limit > 0 : limit > 0;
-  // NaN is out of every band.
+  // NaN exceeds every limit.
   if (judged && !(step.error_norm <= most)) return Verdict::kFailFidelity;
   return Verdict::kPass;
 }

@@ -24,8 +24,8 @@ struct ReplayOptions {
   std::optional<double> error_limit{};
 };
 
-// What is known of a step when it is judged: all but hashes, names of engine and model, the
-// command, and what only another run shows. `logits`: the engine's [vocab]; empty if it shows none.
+// Records a step as it was judged, without hashes, names of engine and model, the command, and
+// what only another run shows. `logits`: the engine's [vocab]; empty if it shows none.
 FailedStep observed_step(const ReferencePrompt& prompt, int step, int32_t found,
                          const std::vector<float>& logits, const ReplayOptions& options);
 
@@ -41,10 +41,10 @@ FailedStep replay_step(const LocaliseEngines& engines, const ReferencePrompt& pr
 FailedStep repeat_step(const LocaliseEngines& engines, const FailedStep& observed,
                        ReplayOptions options);
 
-// The verdict of a replayed step: FAIL_SELF for an id that is not the argmax of the logits that came
-// with it; FAIL_TOKEN for a wrong token; NONDETERMINISTIC for an id that a run without logits gives
-// and one with logits does not; FAIL_FIDELITY where the logits are further from the truth than the
-// step's error_limit, or without one than `limit` times the baseline's (0: not judged); else PASS.
+// The verdict of a replayed step. FAIL_SELF: the id is not the argmax of the logits that came with
+// it. FAIL_TOKEN: a wrong token. NONDETERMINISTIC: runs with and without logits give different ids.
+// FAIL_FIDELITY: the error of the logits exceeds the step's error_limit or, without one, `limit`
+// times the baseline's error (0: not judged). Else PASS.
 Verdict verdict_of(const FailedStep& step, double limit);
 
 // The prompt of a failed step, with the tokens that its walk forces.

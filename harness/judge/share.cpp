@@ -8,7 +8,7 @@
 namespace mkbench {
 namespace {
 
-// Two-sided, so that 99.9 % of the values lie under the upper end.
+// Confidence of a two-sided interval whose upper end is the 99.9 % limit.
 constexpr double kUpperLimit = 0.998;
 // If all of this many samples lie under the bound, chance (2^-10) does not explain it; the
 // confidence limit, which is wide with few processes, is then not needed.

@@ -10,13 +10,13 @@ namespace mkbench {
 // Fills in the time and the rate of the case's ceiling from its samples.
 void fill_ceiling(CaseReport& c, double confidence);
 
-// Fills in share, interval and note of an engine that has times. Without a ceiling in its blocks the
-// share is null, with the reason.
+// Fills in share, interval and note of an engine that has times. Without a ceiling in its blocks
+// the share is null, with the reason.
 void fill_share(const CeilingReport& ceiling, EngineReport& e, double confidence, uint64_t seed);
 
-// Why the times of an engine are impossible: their upper 99.9 % limit lies under bound.least_ms, or
-// the slowest of at least 10 samples does (of all samples, if these are too few for a limit). Empty
-// if the times are possible, and for a lossy engine, whose bytes are not known.
+// Why the times of an engine are impossible: the upper 99.9 % limit of their mean is below
+// bound.least_ms, or every sample is (at least 10 samples, or too few for a limit). Empty if the
+// times are possible, and for a lossy engine, whose bytes are not known.
 std::string impossible_reason(const EngineReport& e, const MemoryBound& bound);
 
 }  // namespace mkbench

@@ -12,13 +12,13 @@ namespace mkbench {
 struct StateScan {
   int states = 0;  // hidden states and KV rows that the engine showed
   // The first that holds NaN or Inf: "hidden state of layer 3", "KV row of layer 0, position 17";
-  // empty where all are finite.
+  // empty if all are finite.
   std::string first;
 };
 
-// Looks at the hidden state of every layer after the last step, and at KV rows of every layer: all
-// rows, or the first, the last, and those on either side of `boundary` (the first row that decoding
-// wrote).
+// Looks at the hidden state of every layer after the last step, and at KV rows of every layer:
+// all rows, or the first, the last, `boundary` (the first row that decoding wrote) and the row
+// before it.
 StateScan scan_states(Engine& engine, int layers, int boundary, bool every_row);
 
 }  // namespace mkbench

@@ -16,15 +16,15 @@ namespace mkbench {
 namespace {
 
 constexpr int kFirstEdge = 16;
-// The share of the budget in which the walk goes on beyond the needed lengths: prefills of the
-// edges come after it.
+// The share of the budget that the walk may spend beyond the needed lengths, because the prefills
+// of the edges come after it.
 constexpr double kShareBeyond = 0.125;
 // The largest share of the budget that one prefill may take: a token-by-token engine of 7 ms a
 // token at 2,000 rows would take 107 s for 8,191 rows.
 constexpr double kShareOfJump = 0.25;
-// Rows of the prefills by which the pace is measured, and the steps decoded behind each.
+// Rows of the two prefills that measure the pace, and the steps decoded after each.
 constexpr int kShortPaceRows = 32, kPaceRows = 256, kPaceSteps = 16;
-constexpr uint64_t kPromptSeed = 0x73776565;  // of the closed form's prompts; "swee" in ASCII
+constexpr uint64_t kPromptSeed = 0x73776565;  // for prompts of the closed form; "swee" in ASCII
 
 int cache_length(const ReferencePrompt& prompt, int step) {
   return static_cast<int>(prompt.ids.size()) + step;
@@ -61,7 +61,7 @@ class SweepJudge {
     if (!norms.empty()) median_ = norms[norms.size() / 2];
   }
 
-  // Passes the lengths of the path in turn, as far as the bounds allow.
+  // Judges the cache lengths of the path one after another, as far as the bounds allow.
   void walk(const ReferencePrompt& path) {
     const int n = static_cast<int>(path.steps.size());
     coverage_.first = cache_length(path, 0);
@@ -82,7 +82,7 @@ class SweepJudge {
     }
   }
 
-  // A prefill up to the step before, then the jump's steps.
+  // Prefills all ids of the jump but the last, then judges its steps.
   void jump(const ReferencePrompt& prompt) {
     const int rows = static_cast<int>(prompt.ids.size()) - 1;
     if (!fits(rows, static_cast<int>(prompt.steps.size()))) {
@@ -120,7 +120,7 @@ class SweepJudge {
   }
 
   // Number of steps in the walk's next call: as many as fit into the time left, at least one while
-  // any is left. Lengths up to the needed one may use all of it.
+  // any time is left. Lengths up to bounds_.needed may use all of that time.
   int next_steps(int length, int remaining) const {
     const bool beyond = length > bounds_.needed;
     if (!beyond) remaining = std::min(remaining, bounds_.needed - length + 1);
@@ -135,7 +135,7 @@ class SweepJudge {
     return pace * remaining <= seconds ? remaining : std::max(1, static_cast<int>(seconds / pace));
   }
 
-  // At most kMaxLogitSteps steps of a prompt whose earlier steps have run.
+  // Judges at most kMaxLogitSteps steps of a prompt whose earlier steps have run.
   void run_steps(const ReferencePrompt& prompt, int first, int count) {
     const auto vocab = static_cast<size_t>(options_.vocab);
     if (with_logits_) {
@@ -175,7 +175,7 @@ class SweepJudge {
                             .layers = options_.layers,
                             .pairwise_d = truth_.pairwise_d,
                             .text_of = options_.text_of};
-    // A repetition must not fail by an error that judge_step() accepts.
+    // A repetition must not fail for an error that judge_step() accepts.
     if (with_logits_) {
       const double norm = prompt.steps[static_cast<size_t>(t)].baseline_error_norm;
       as_judged.error_limit =

@@ -1,6 +1,6 @@
-// Judges every cache length: a walk passes them in turn, one sequence teacher-forced from a short
-// prompt; jumps by prefill, which end around powers of two and at the end of the cache, are a second
-// check.
+// Judges every cache length by a walk: one sequence, teacher-forced from a short prompt, passes all
+// of them in turn. Lengths around powers of two and at the end of the cache are judged again by
+// jumps, which prefill up to them.
 #pragma once
 
 #include <functional>
@@ -18,7 +18,7 @@ namespace mkbench {
 struct SweepTruth {
   std::string source;    // "closed form of 'short'", "fp32 truth of this run"
   ReferencePrompt path;  // cache lengths ids.size() to ids.size() + steps - 1, step by step
-  // One step after a prefill of all ids but the last, or up to three steps where prefills are long.
+  // A prefill of all ids but the last, then one step, or up to three steps if the prefill is long.
   std::vector<ReferencePrompt> jumps;
   // Largest pairwise error D of the baseline over these steps; 0: only the truth's token is right.
   double pairwise_d = 0;
@@ -33,13 +33,13 @@ std::vector<int> edge_lengths(int longest);
 inline constexpr int kEachOwnPrefill = 513;
 std::vector<std::pair<int, int>> edge_prefills(int longest);
 
-// Truth from the closed form of a lag set in a vocabulary of `vocab` ids: the continuation of a seeded prompt, step
-// by step over `steps` lengths from the first one where the closed form holds, and edge_lengths()
-// up to `longest`.
+// Truth from the closed form of a lag set in a vocabulary of `vocab` ids: the continuation of a
+// seeded prompt, step by step over `steps` lengths from the first one at which the closed form
+// holds, and at edge_lengths() up to `longest`.
 SweepTruth closed_form_sweep(std::string_view lagset, int vocab, int steps, int longest);
 
 // Truth computed in this run: the truth's own path after `start`, step by step, and edge_lengths()
-// up to `longest`; beyond the path its ids are repeated. `go_on` is asked before every
+// up to `longest`; prefills longer than the path repeat its ids. `go_on` is asked before every
 // kMaxLogitSteps steps and before every prefill; the sweep ends when it returns false.
 SweepTruth live_sweep(Engine& truth, Engine& head_fp32, int vocab,
                       const std::vector<int32_t>& start, int steps, int longest,
@@ -64,7 +64,7 @@ struct SweepBounds {
 
 struct SweepCoverage {
   int first = 1, last = 0;              // cache lengths walked; last < first: none
-  std::vector<int> prefills, left_out;  // rows of the jumps that were judged, and that were not
+  std::vector<int> prefills, left_out;  // rows of the jumps that were judged, and of the others
 };
 
 // Whether a prefill of `rows` rows and the steps behind it are predicted to fit into the time left
@@ -72,8 +72,8 @@ struct SweepCoverage {
 bool jump_fits(const TimeBudget& budget, const EnginePace& pace, int rows, int steps);
 
 // Every token must be the truth's (or, at a near tie, within D of the truth's top). The error of
-// every step must be at most limits.sweep times the baseline's error there or the baseline's median,
-// whichever is larger. The largest such ratio is the check's value.
+// every step must be at most limits.sweep times the larger of the baseline's error at that step and
+// the median of the baseline's errors. The largest such ratio is the check's value.
 SweepCoverage judge_sweep(Engine& engine, const SweepTruth& truth, const ParityOptions& options,
                           const SweepBounds& bounds, Findings& findings);
 

@@ -65,7 +65,7 @@ void judge_group(const Alternatives& group, const std::vector<int32_t>& ids,
   }
 }
 
-// Runs each group of continuations free, twice where ids without logits are to be compared.
+// Decodes each group's prompt free-running, twice with options.repeat_without_logits.
 void judge_groups(Engine& engine, const std::vector<Alternatives>& groups,
                   const ParityOptions& options, ParityReport& report, Findings& findings) {
   int done = 0;

@@ -54,7 +54,7 @@ class PluginEngine : public Engine {
     open();
   }
 
-  // Closes first: until then the library uses weights and buffers.
+  // Closes the library's engine before the members go, because it uses weights and buffers.
   ~PluginEngine() override { plugin_.close(); }
   PluginEngine(const PluginEngine&) = delete;
   PluginEngine& operator=(const PluginEngine&) = delete;
@@ -208,7 +208,7 @@ class PluginEngine : public Engine {
  private:
   bool can_force() const { return plugin_.can(MKBENCH_CAN_FORCED); }
   bool takes_late_ids() const { return plugin_->set_pending != nullptr || can_force(); }
-  // Whether decode() without forced ids can begin with pending_, see run().
+  // True if decode() without forced ids can begin with pending_, see run().
   bool can_start() const { return pending_ == plugin_pending_ || plugin_->set_pending != nullptr; }
 
   void open() {
@@ -271,14 +271,14 @@ class PluginEngine : public Engine {
     return ids;
   }
 
-  // Poisoned memory of the device for n rows, or null where they are not wanted.
+  // Poisoned memory of the device for n rows; null if `wanted` is null.
   static float* room_for(GuardedBuffer& buffer, const float* wanted, int n, int width) {
     if (wanted == nullptr) return nullptr;
     return static_cast<float*>(
         buffer.prepare(sizeof(float) * static_cast<size_t>(n) * static_cast<size_t>(width)));
   }
 
-  // A copy of the input vectors in memory of the device; null without any.
+  // A copy of the input vectors in memory of the device; null without vectors.
   const uint16_t* upload(const Bf16* vectors, int n) {
     if (vectors == nullptr) return nullptr;
     const size_t bytes = sizeof(Bf16) * static_cast<size_t>(n) * static_cast<size_t>(shape_.hidden);
@@ -291,7 +291,7 @@ class PluginEngine : public Engine {
     return static_cast<const uint16_t*>(copy);
   }
 
-  // Gives the library unwritten spans to fill in, or none.
+  // Gives the library unwritten spans to fill in, or with `on` false none.
   void offer_spans(bool on) {
     void* const memory = on ? spans_.prepare(kMostSpans * sizeof(mkbench_span)) : nullptr;
     const auto room = static_cast<int32_t>(on ? kMostSpans : 0);
@@ -316,7 +316,7 @@ class PluginEngine : public Engine {
     if (events_) events_->start.record();
     auto* ids = static_cast<int32_t*>(ids_.prepare(sizeof(int32_t) * static_cast<size_t>(n)));
     if (inputs == nullptr && vectors == nullptr && pending_ != plugin_pending_) {
-      // No wait for the device, because the clock may run.
+      // check(), not end_call(): the clock may run, so this must not wait for the device.
       plugin_.check("set_pending", plugin_->set_pending(plugin_.get(), pending_));
       plugin_pending_ = pending_;
     }
@@ -403,10 +403,10 @@ class PluginEngine : public Engine {
   static constexpr int32_t kVectorRow = -1;  // in consumed_: a row of a vector, which has no id
   std::vector<int32_t> consumed_;            // ids whose KV rows are written
   std::atomic<int> position_ = 0;            // consumed_.size(), for progress()
-  int32_t pending_ = -1;                     // the next input by order of the harness
+  int32_t pending_ = -1;                     // the next input that the harness has set
   int32_t plugin_pending_ = -1;              // the next input that the plugin assumes
   bool clean_ = true;                        // nothing was prefilled since open() or reset()
-  int64_t decodes_ = 0;  // by the harness; each claims one launch with MKBENCH_ONE_LAUNCH
+  int64_t decodes_ = 0;  // calls by the harness; with MKBENCH_ONE_LAUNCH each counts as one launch
   DecodeTimes times_;
   // Enough for seven spans of each phase in a decode of 16 steps, 28 layers with 5 phases, and 132
   // blocks: 50 MB.
@@ -431,7 +431,7 @@ std::unique_ptr<Engine> make(const ModelWeights& weights, const EngineRequest& r
                                .max_context = request.max_context});
 }
 
-// What the library allocates besides is not known.
+// The library's other allocations are not known.
 int64_t bytes(const ModelConfig& config, const EngineRequest& request) {
   return PluginWeights::bytes(config) + config.shape.kv_bytes_per_position() * request.max_context;
 }

@@ -21,11 +21,11 @@ struct PluginOptions {
 
 // Loads the library, compares versions and struct sizes, and opens an engine. Its internal buffers
 // are not poisoned; its outputs are poisoned and guarded, and it gets a copy of the weights that is
-// compared at each reset() and audit(). An engine that takes no forced ids is told each forced id
-// as its pending one; where it cannot be told, it is reset and prefilled again.
+// compared at each reset() and audit(). If the engine takes no forced ids, set_pending() makes each
+// of them its pending id; without that function, the engine is reset and prefilled again.
 // Throws Error(kBadInput) for a file that is no such library, for another version or size, and for
-// a model that the library does not support; Error(kUnsupportedDevice) where the library has no
-// code for the device; Error(kEnvUnfit) where it cannot run here; Error(kRuntime) when open() fails
+// a model that the library does not support; Error(kUnsupportedDevice) if the library has no code
+// for the device; Error(kEnvUnfit) if it cannot run here; Error(kRuntime) if open() fails
 // otherwise.
 std::unique_ptr<Engine> make_plugin(const ModelWeights& weights, const PluginOptions& options);
 

@@ -19,8 +19,7 @@ ErrorKind kind_of_open(int32_t status) {
   return ErrorKind::kRuntime;
 }
 
-// Makes the device current and returns its name. Throws where the plugin has no code for the
-// device.
+// Makes the device current and returns its name. Throws if the plugin has no code for the device.
 std::string select_device(const mkbench_engine_abi& abi, const PluginOptions& options,
                           const std::string& who) {
   const uint32_t wanted = options.cuda ? MKBENCH_DEVICE_CUDA : MKBENCH_DEVICE_CPU;

@@ -18,8 +18,8 @@ constexpr mkbench_abi_sizes kOurs = MKBENCH_ABI_SIZES;
 constexpr size_t kLongestName = 40;
 constexpr const char* kWayOut = "compile it against this mkbench's references/engine_abi.h";
 
-// Checks what a library says it was compiled with. The version comes first: in another version the
-// other words may mean something else.
+// Checks the version and sizes that a library was compiled with. The version comes first, because
+// in another version the other words may mean something else.
 void check_sizes(const mkbench_abi_sizes& found, const std::string& path) {
   struct Word {
     const char* name;

@@ -8,7 +8,7 @@
 namespace mkbench {
 
 // Loads `path` and returns a copy of its table. The library stays loaded until the process ends,
-// because its own threads may still run. Throws Error(kBadInput) naming file, field, found and wanted.
+// because its threads may still run. Throws Error(kBadInput) naming file, field, found and wanted.
 mkbench_engine_abi load_plugin(const std::string& path);
 
 }  // namespace mkbench

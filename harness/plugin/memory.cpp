@@ -35,7 +35,7 @@ PluginWeights::PluginWeights(std::string who, const ModelWeights& weights, bool 
   const auto lines = static_cast<size_t>(bytes(weights_.config)) / sizeof(Line);
   if (cuda_) {
     device_ = DeviceBuffer<Line>(lines);
-    // The gaps between tensors belong to the checksum.
+    // The checksum covers the gaps between tensors, too.
     MKBENCH_CUDA(cudaMemset(device_.get(), 0, device_.bytes()));
   } else {
     host_.resize(lines);

@@ -18,12 +18,11 @@ namespace mkbench {
 // A copy of a model's tensors that only a plugin uses, in host memory or on the current GPU.
 class PluginWeights {
  public:
-  // Error messages begin with `who`. Throws Error(kEnvUnfit) when memory does not suffice,
+  // Error messages begin with `who`. Throws Error(kEnvUnfit) if memory does not suffice, or
   // Error(kCuda).
   PluginWeights(std::string who, const ModelWeights& weights, bool cuda);
 
-  // The tensors, with Hugging Face's names; the head shares the embedding's memory where it is
-  // tied.
+  // The tensors, with Hugging Face's names; a tied head shares the embedding's memory.
   const std::vector<mkbench_tensor>& tensors() const { return tensors_; }
   // Throws Error(kIntegrity), naming the first tensor whose bytes have changed.
   void check() const;
@@ -62,7 +61,7 @@ class GuardedBuffer {
   // Makes room for `bytes` and sets all their bits: -1 as an id, NaN as a number.
   void* prepare(size_t bytes);
   // Copies all bytes of the last prepare() to `out`, then throws Error(kIntegrity) if a canary has
-  // changed. The device's work must be done.
+  // changed. The device must have finished its work.
   void collect(void* out);
 
  private:

@@ -39,7 +39,7 @@ NamedPhase parse_name(std::string name) {
   return named;
 }
 
-// The place of `text` in `list`, where it is added at the end if need be.
+// The index of `text` in `list`; appends it if it is missing.
 size_t place_in(std::vector<std::string>& list, const std::string& text) {
   const auto found = std::find(list.begin(), list.end(), text);
   const auto place = static_cast<size_t>(found - list.begin());
@@ -62,8 +62,8 @@ std::vector<Track> tracks_of(const std::vector<TimelineSpan>& spans) {
   return tracks;
 }
 
-// A phase that a block runs once a step has as many bodies as the decode has steps, a phase of each
-// layer has `layers` times as many; with any other number the step is not known.
+// Finds step and layer of each body from the number of bodies that its phase has in the track: one
+// a step, or one a layer of each step. With any other number the step stays unknown.
 void place_bodies(std::vector<TimelineSpan>& spans, const Track& track,
                   const SpannedDecode& decode) {
   std::map<int, int> bodies, seen;
@@ -81,7 +81,7 @@ void place_bodies(std::vector<TimelineSpan>& spans, const Track& track,
   }
 }
 
-// A hand-off follows the body to which it belongs, a wait comes before it.
+// Gives hand-offs the step and layer of the body before them, and waits those of the body after.
 void place_others(std::vector<TimelineSpan>& spans, const Track& track) {
   const auto take_site = [&](size_t to, size_t from) {
     if (spans[to].phase != spans[from].phase) return;
@@ -97,7 +97,7 @@ void place_others(std::vector<TimelineSpan>& spans, const Track& track) {
   }
 }
 
-// What TimelineSpan's indices can tell apart.
+// The most roles and phases that TimelineSpan's indices can hold.
 constexpr size_t kMostRoles = 128, kMostPhases = 32768;
 
 }  // namespace
@@ -106,7 +106,7 @@ Timeline checked_timeline(const std::string& who, const std::vector<mkbench_span
                           const char* (*phase_name)(int32_t), const SpannedDecode& decode) {
   Timeline timeline;
   timeline.clock = "the library's own";
-  std::map<int32_t, TimelineSpan> named;  // role, phase and kind of each number of a phase
+  std::map<int32_t, TimelineSpan> named;  // role, phase and kind, by the plugin's phase number
   mkbench_span unwritten;
   std::memset(&unwritten, 0xff, sizeof unwritten);
   uint64_t begin = std::numeric_limits<uint64_t>::max();
@@ -151,7 +151,7 @@ Timeline checked_timeline(const std::string& who, const std::vector<mkbench_span
     timeline.spans.push_back(span);
   }
   timeline.lost = full ? 1 : 0;
-  if (full) timeline.whole_steps = 0;  // spans may come in any order
+  if (full) timeline.whole_steps = 0;  // spans come in any order: each step may lack some
   std::sort(timeline.spans.begin(), timeline.spans.end(),
             [](const TimelineSpan& a, const TimelineSpan& b) {
               return std::tie(a.block, a.role, a.t0_ns, a.t1_ns) <

@@ -1,4 +1,4 @@
-// What each thread block of a plugin did when: the spans that a decode has filled in.
+// The timeline of a plugin: the spans in which a decode recorded what each thread block did.
 #pragma once
 
 #include <cstdint>
@@ -10,15 +10,15 @@
 
 namespace mkbench {
 
-// The decode that has filled in the spans; their number tells which step a span belongs to.
+// The decode that filled in the spans; their number by phase tells the step of each.
 struct SpannedDecode {
   int steps = 0;
   int layers = 0;  // of the model
 };
 
-// Leaves out what is unwritten, checks the rest, reads role and kind from the phases' names
+// Leaves out unwritten spans, checks the others, reads role and kind from the phases' names
 // (engine_abi.h) and finds step and layer. `phase_name` may be null, or return null: the phase is
-// then named by its number. Throws Error(kRuntime) that begins with `who`.
+// then named by its number. Throws Error(kRuntime) whose message begins with `who`.
 Timeline checked_timeline(const std::string& who, const std::vector<mkbench_span>& spans,
                           const char* (*phase_name)(int32_t), const SpannedDecode& decode);
 

@@ -1,4 +1,4 @@
-// The part of a report on the card during an engine's samples.
+// The part of a report that says what the card did during an engine's samples.
 #pragma once
 
 #include <optional>
@@ -17,8 +17,8 @@ struct DroppedReason {
 
 // Computed from the samples, including those of dropped blocks.
 struct CardReport {
-  int dropped = 0;      // blocks dropped for this engine's samples
-  int with_others = 0;  // blocks dropped for another engine's
+  int dropped = 0;      // blocks dropped because of this engine's samples
+  int with_others = 0;  // blocks dropped because of another engine's samples
   int unfit = 0;        // blocks kept only because too many had been dropped already
   double share = 0;     // dropped and unfit blocks, as a share of all that were run
   std::vector<DroppedReason> reasons;

@@ -11,7 +11,7 @@ namespace {
 
 using Way = ReadPattern::Way;
 
-// What each way's text begins with.
+// How the text of each way begins.
 constexpr std::string_view kPlainText = "plain loads of 16 bytes", kBulkText = "bulk copies, ",
                            kRingText = "the ring's copies without waits, ";
 

@@ -12,7 +12,7 @@ namespace mkbench {
 struct BulkPlan {
   uint32_t stages;      // copies in flight, 1 .. kMostStages
   uint32_t copy_bytes;  // a multiple of 16 that divides 16 KiB
-  uint32_t gap_ps;      // picoseconds from one copy to the next, by a schedule; 0 = at once
+  uint32_t gap_ps;      // scheduled picoseconds from one copy to the next; 0: no delay
 
   static constexpr uint32_t kMostStages = 12;
   static constexpr uint32_t kMostRingBytes = 96 * 1024;  // within every card's limit from sm_90 on
@@ -36,7 +36,7 @@ struct ReadPattern {
 std::string pattern_text(const BulkPlan& plan);
 // "bulk copies, 3 x 16 KiB in flight, 352.500 ns apart".
 std::string pattern_text(const ReadPattern& pattern);
-// The pattern whose text stands at the start of `text`; nullopt if there is none.
+// The pattern that the start of `text` names; nullopt if it names none.
 std::optional<ReadPattern> read_pattern_text(std::string_view text);
 
 // True if two such texts name patterns that take the same time, so that two runs' ceilings can be

@@ -13,11 +13,11 @@ namespace mkbench {
 // A failure that one step shows leaves a file of that step in the report's folder (failed_step.h):
 // - finite (of logits), the four ratios, ratchet, decided, near_tie, flips, strict: the first step
 //   that is wrong or not finite, else the one farthest from the truth;
-// - self, and same where the free run differs; sweep: the first such step;
+// - self, sweep, and same (if the free run differs): the first step that fails;
 // - receipts: the first wrong id of the engine's timed runs.
-// No step shows the others: config and weights fail before any step runs; ran is about launches and
-// ids that never came; repeats and isolation compare several runs, and a state receipt compares two
-// states. A crash, a hang and clocks that disagree are not checks and leave no file.
+// Other failures show in no single step: config and weights fail before any step runs; ran is about
+// launches and ids that never came; repeats and isolation compare several runs, and a state receipt
+// compares two states. A crash, a hang and clocks that disagree are not checks and leave no file.
 enum class Check {
   kConfig,     // loader: config and tensors are those of the model (faults.md CFG)
   kWeights,    // loader: sha256 of the weights, prompt ids of the reference
@@ -32,10 +32,10 @@ enum class Check {
   kNearTie,    // near ties stay within tau of the top
   kFlips,      // flip cap
   kSelf,       // emitted id = lowest-index argmax of the engine's own logits
-  kStrict,     // free-running ids of the strict set are equal
+  kStrict,     // free-running ids of the strict set are the truth's
   kSame,       // equal ids with and without logits
-  kRepeats,    // the same input again: bit-identical logits
-  kSweep,      // every cache length
+  kRepeats,    // repeated input gives bit-identical ids and logits
+  kSweep,      // every cache length gives the right token and no large logit error
   kIsolation,  // prompts 1, 2, 1: equal; prefix rows unchanged; rows beyond the position untouched
   kReceipts,   // timed ids are the right ones (closed form, or scored by the truth)
 };
@@ -92,11 +92,11 @@ inline std::vector<CheckStatus> enum_values(Tag<CheckStatus>) {
   return {CheckStatus::kPassed, CheckStatus::kFailed, CheckStatus::kNotApplicable};
 }
 
-// What one check said about one engine.
+// Result of one check of one engine.
 struct CheckResult {
   Check check = Check::kRan;
   CheckStatus status = CheckStatus::kPassed;
-  std::optional<double> value{}, limit{};  // where the check is a number
+  std::optional<double> value{}, limit{};  // if the check measures a number
   std::string detail{};                    // why it failed or does not apply, or what it covered
 };
 

@@ -12,9 +12,9 @@
 
 namespace mkbench {
 
-// EXACT: the reference's token. TIE: another one, at a step that is a near tie and within tau of
-// the top. DRIFT: a step after a fork that could not be re-anchored (token-only references). WRONG:
-// anything else.
+// EXACT: the reference's token. TIE: another one at a near tie, within tau of the top. DRIFT: a
+// free-running token that differs after a fork, where it may be right (strict sets: it is right
+// when teacher-forced; token-only references: no margin tells). WRONG: anything else.
 enum class StepVerdict { kExact, kTie, kDrift, kWrong };
 std::string_view step_verdict_name(StepVerdict v);
 
@@ -36,8 +36,8 @@ void describe_fields(V& v, Tag<ScoredId>) {
   v.field("text", &ScoredId::text, "the token as text");
 }
 
-// `expected` is the choice of the truth, the fp32 run of the same weights. What the fields hold is
-// said in describe_fields() below.
+// `expected` is the choice of the truth, the fp32 run of the same weights. describe_fields() below
+// explains the fields.
 struct FailedStep {
   std::string engine, engine_sha256;
   std::string model, weights_sha256;

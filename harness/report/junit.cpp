@@ -77,7 +77,7 @@ void add_prompts(Suite& suite, const std::vector<ParityRow>& rows) {
   }
 }
 
-// The test case "check r_rms": its message holds value and limit where the check is a number; a
+// The test case "check r_rms": its message holds value and limit if the check measures a number; a
 // check that does not apply is skipped.
 TestCase check_case(const CheckResult& result) {
   TestCase test;
@@ -95,7 +95,7 @@ TestCase check_case(const CheckResult& result) {
   return test;
 }
 
-// The check of timed ids runs after the parity report, which therefore does not hold it.
+// The check of timed ids runs after parity was judged, so the parity report does not hold it.
 TestCase receipts_case(const EngineReport& e) {
   CheckResult result;
   result.check = Check::kReceipts;
@@ -192,7 +192,7 @@ std::string counts_text(int tests, int failures, int errors, int skipped) {
                      errors, skipped);
 }
 
-// Number of bytes of the first character of `text`; 0 where XML 1.0 does not allow the character.
+// Number of bytes of the first character of `text`; 0 if XML 1.0 does not allow the character.
 size_t xml_character(std::string_view text) {
   const auto first = static_cast<unsigned char>(text[0]);
   if (first < 0x80) return (first < 0x20 && first != '\n') || first == 0x7f ? 0 : 1;

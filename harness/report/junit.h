@@ -41,7 +41,7 @@ std::string xml_escape(const std::string& text);
 
 // Wrong results are failures; an engine or a case that could not be judged (crash, hang, no usable
 // reference) is an error; checks that do not apply and skipped engines are skipped. A suite has a
-// time only where samples were timed.
+// time only if samples were timed.
 std::string render_junit(const Report& report);
 
 }  // namespace mkbench

@@ -26,7 +26,7 @@ bool equal_letters(char a, char b) {
   return std::tolower(static_cast<unsigned char>(a)) == std::tolower(static_cast<unsigned char>(b));
 }
 
-// Whether `text` holds `part` from the start of a word on: "memoryerror" is not in OutOfMemoryError.
+// True if `part` begins at the start of a word in `text`: "memoryerror" is not in OutOfMemoryError.
 bool holds(std::string_view text, std::string_view part) {
   for (auto from = text.begin();; ++from) {
     from = std::search(from, text.end(), part.begin(), part.end(), equal_letters);
@@ -36,7 +36,7 @@ bool holds(std::string_view text, std::string_view part) {
   }
 }
 
-// mkbench's own messages that say what to do already (device_info.cpp).
+// True for messages of mkbench itself (device_info.cpp) that already say what to do.
 bool advises_itself(std::string_view text) {
   return holds(text, "no NVIDIA driver is loaded") || holds(text, "the driver shows no GPU");
 }
@@ -71,7 +71,7 @@ std::vector<std::string> advice_lines(const std::vector<std::string>& texts) {
 }
 
 std::string render_known_errors() {
-  // A code span with a backtick inside has two on either side.
+  // A code span that holds a backtick needs two backticks on either side.
   const auto code = [](std::string_view text) {
     return text.find('`') == std::string_view::npos ? fmt::format("`{}`", text)
                                                     : fmt::format("`` {} ``", text);

@@ -1,6 +1,6 @@
-// Messages of CUDA, the driver, torch, pip and containers that stand between a rented machine and a
-// first run: what each means, and what to type. doctor, failing runs, `mkbench list errors` and
-// docs/troubleshooting.md read this table.
+// Messages of CUDA, the driver, torch, pip and containers that can prevent the first run on a
+// rented machine: what each means, and what to type. doctor, failing runs, `mkbench list errors`
+// and docs/troubleshooting.md read this table.
 #pragma once
 
 #include <span>
@@ -14,8 +14,8 @@ namespace mkbench {
 struct KnownError {
   std::string name;         // "no-kernel-image"; unique
   std::string error_class;  // what has to change: "wheel", "CUDA", "driver", "image", "memory"
-  std::string message;      // as it is seen, in one line
-  std::vector<std::string> parts;  // any of them identifies the message, in whatever case
+  std::string message;      // as the user sees it, in one line
+  std::vector<std::string> parts;  // any of them identifies the message, in upper or lower case
   std::string cause;               // one sentence without its full stop
   std::string command;             // what to type
 };
@@ -24,17 +24,17 @@ struct KnownError {
 // of version 570 and later run it.
 inline constexpr std::string_view kTorchRequirement = "torch==2.9.1";
 
-// In the order in which they are tried: a row before another one is the more exact of the two.
+// In the order in which they are tried: more specific rows stand before more general ones.
 std::span<const KnownError> known_errors();
 
-// The first row with a part that `text` holds; null where none does.
+// The first row one of whose parts occurs in `text`; null if there is none.
 const KnownError* find_known_error(std::string_view text);
 
 // "wheel: <cause>; try: <command>", in one line.
 std::string advice_text(const KnownError& error);
 
-// "advice: " and the advice for each row that one of the texts holds, each row once. A message of
-// mkbench that says what to do by itself gets none.
+// A line "advice: ..." for each row that is found in one of the texts, each row once. A message of
+// mkbench that already says what to do gets none.
 std::vector<std::string> advice_lines(const std::vector<std::string>& texts);
 
 // The table as Markdown: message, class, cause, command.

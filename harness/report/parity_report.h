@@ -21,7 +21,7 @@ struct ParityRow {
   int32_t reference_id = -1, engine_id = -1;
   std::string reference_text, engine_text;
   StepVerdict verdict = StepVerdict::kExact;
-  double margin = 0;  // of the truth; 0 in token-only references
+  double margin = 0;  // the truth's; 0 in token-only references
 };
 
 constexpr std::string_view struct_name(Tag<ParityRow>) { return "parity_row"; }
@@ -46,7 +46,7 @@ struct ParityReport {
   std::string reference_sha256;  // empty when live
   // bf16, fp32-accumulate or lossy: chooses the limits of the ratios
   std::string precision;
-  std::string judged_in;  // the earlier case of this run that judged it; empty: this case did
+  std::string judged_in;  // earlier case of this run that judged the engine; empty: this case did
   int prompts = 0;
   int steps = 0;                             // all judged steps
   int strict_steps = 0, strict_matched = 0;  // "N of N", free-running
@@ -60,29 +60,29 @@ struct ParityReport {
   int self_inconsistent = 0;
   int non_finite = 0;           // NaN or Inf logits
   std::optional<double> r_rms;  // absent without logits
-  // 0 where r_rms is reported but not judged (a baseline with rounded logits)
+  // 0 if r_rms is reported but not judged (a baseline with rounded logits)
   double r_rms_limit = 0;
   std::optional<int> first_divergence;  // index into rows
   // What ran and what was ruled out, each check once, in the order of kChecks. Every failing
   // verdict has a failed check.
   std::vector<CheckResult> checks;
   // sha256 of the ids and logits of every teacher-forced step: equal on all cards of a kind. Empty
-  // where steps are missing, and for an engine without logits or without repeatable bits.
+  // if steps are missing, and for an engine without logits or without repeatable bits.
   std::string logits_sha256;
-  // sha256 of the ids and logits of the repeated prompts; empty where none were repeated.
+  // sha256 of the ids and logits of the repeated prompts; empty if none were repeated.
   std::string repeats_sha256;
   // Every cache length up to this one was judged; 0 if none was swept.
   int lengths_judged = 0;
   int lengths_known = 0;  // positions that the model supports
-  std::string coverage;   // cache lengths judged, and how; empty where none was swept
+  std::string coverage;   // cache lengths judged, and how; empty if none was swept
   // Where localising starts: the first wrong or not finite step, else the one farthest from the
   // truth. Not in report.json.
   std::string suspect_prompt;
   int suspect_position = -1;
   bool suspect_is_free = false;  // its id came from the run without logits
   std::string localised;  // where a failure begins, as far as the engine can tell; else empty
-  std::optional<FailedStep> failed_step;  // the step where it begins, to be repeated; may be absent
-  // A judged prompt and what the engine put after it; empty where the reference has no texts.
+  std::optional<FailedStep> failed_step;  // the step where a failure begins, ready to be repeated
+  // A judged prompt and the engine's continuation of it; empty if the reference has no texts.
   std::string text_prompt, text;
   std::vector<ParityRow> rows;
 };

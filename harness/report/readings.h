@@ -12,11 +12,11 @@ inline constexpr double kMostDropped = 0.2;
 // and is not ranked beside engines that read all of them.
 bool is_lossy(const EngineReport& e);
 
-// Whether every sample's last input id was drawn after the engine had prefilled.
+// True if every sample's last input id was drawn after the engine had prefilled.
 bool takes_late_ids(const EngineReport& e);
 
-// The ratio that an engine's row shows: to the fastest timed baseline; without one, the first
-// ratio, which says why it has no value. Null for baselines, and if nothing is compared.
+// The ratio that an engine's row shows: over the fastest timed baseline; if none was timed, the
+// first ratio, which says why it has no value. Null for baselines, and if nothing is compared.
 const ComparisonReport* headline_ratio(const CaseReport& c, const EngineReport& e);
 
 }  // namespace mkbench

@@ -9,9 +9,9 @@
 
 namespace mkbench {
 
-// Aligned columns that are a Markdown table too. The first row holds the headings; `right` says
-// which columns hold numbers. Widths count code points, so that token texts outside ASCII keep the
-// grid.
+// A Markdown table whose columns are aligned as text, too. The first row holds the headings;
+// `right` says which columns are aligned to the right. Widths count code points, so that token
+// texts outside ASCII keep the grid.
 class MarkdownTable {
  public:
   MarkdownTable(std::vector<std::string> headings, std::vector<bool> right)
@@ -49,21 +49,21 @@ std::string engine_table(const CaseGroup& group);
 // do next. `page`: the file that has everything else.
 std::string render_summary(const Report& report, double seconds, const std::string& page,
                            const RenderStyle& style = {});
-// The table of that screen.
+// The table of render_summary().
 std::string summary_table(const Report& report);
-// The verdict of a case that is no pass, with reasons and advice, a line each.
+// The verdict of a case other than PASS, with reasons and advice, a line each.
 std::string verdict_note(const CaseReport& c);
 // The verdict of the run, "**PASS** (exit code 0, 2 cases)" and `took`; below it the reasons of a
-// run without cases, and how often it was interrupted.
+// run without cases, and a line for each interruption.
 std::string verdict_line(const Report& report, const std::string& took);
-// The table of ablations (--ablations); empty where no engine has any.
+// The table of ablations (--ablations); empty if no engine has any.
 std::string profile_table(const CaseGroup& group);
-// Lines below a table about its times: replication, every ratio with its verdict, drift, engines
-// that a warm-up has not settled.
+// Notes on the times, below a case's table: replication, every ratio with its verdict, drift,
+// engines that a warm-up has not settled.
 std::vector<std::string> timing_notes(const CaseReport& c);
-// A line a candidate, from the traces of launches (empty without them): how long the card idles in
-// an op-by-op baseline, how much time the fastest CUDA-graph baseline saves that is not faster than
-// the candidate, and the rest.
+// A line for each candidate, from the traces of launches; empty without traces. It says how long
+// the card idles in an op-by-op baseline, how much time a CUDA-graph baseline saves (the fastest
+// one that is not faster than the candidate), and what the rest is.
 std::vector<std::string> ledger_notes(const CaseReport& c);
 
 // "97.1 %", or "-".
@@ -71,10 +71,10 @@ std::string percent_text(const Number& share);
 // The share of the ceiling that an engine reaches: "97.1 % [96.8, 97.4]".
 std::string share_text(const EngineReport& e);
 // The line of a case's ceiling: "ceiling: 0.3857 ms/tok, 3,091 GB/s (92.2 % of the pins' 3,352):
-// bulk copies, ..". Empty where there is none.
+// bulk copies, ..". Empty without a ceiling.
 std::string ceiling_note(const CaseReport& c);
 
-// The name that was asked for, with the resolved name in brackets where it differs.
+// The engine's name as asked for, with the resolved name in brackets if it differs.
 std::string engine_label(const EngineReport& e);
 // The line of an engine that was judged: tokens, ratios, failed checks and reason; below it, where
 // the failure begins.
@@ -82,10 +82,10 @@ std::string render_parity_line(const EngineReport& e);
 // A table of how many checks of each engine passed, failed or did not apply.
 std::string render_checks_table(const std::vector<const EngineReport*>& engines);
 
-// The parity tables of a case, each under its title; empty where none is shown.
+// The parity tables of a case, each under its title; empty if none is shown.
 std::string render_parity_tables(const CaseReport& c, const RenderStyle& style);
 
-// Lines on the card in a case: dropped blocks, energy, cost of reading it. Empty on a CPU.
+// What the card did in a case: dropped blocks, energy, cost of reading the card. Empty on a CPU.
 std::vector<std::string> card_notes(const CaseReport& c);
 // A line for each time that the run was interrupted and went on; empty for most reports.
 std::string resumed_lines(const Report& report);

@@ -16,7 +16,7 @@ namespace {
 constexpr size_t kShownOfAKind = 12;  // findings with the same severity and field
 constexpr size_t kWidest = 100;       // bytes of a cell
 
-// Names of files may hold anything but a slash.
+// Replaces control characters, which names of files may hold, and cuts at kWidest.
 std::string cell(std::string text) {
   std::replace_if(
       text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < ' '; }, '?');
@@ -26,7 +26,7 @@ std::string cell(std::string text) {
   return text.substr(0, end) + "..";
 }
 
-// The findings for which `wanted` holds; empty without one.
+// A table of the findings for which `wanted` holds; empty if there are none.
 template <typename Wanted>
 std::string table_of(const Inspection& inspection, bool with_severity, Wanted wanted) {
   std::vector<std::string> headings = {"severity", "field", "expected", "found", "source"};

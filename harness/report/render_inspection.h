@@ -11,7 +11,7 @@ namespace mkbench {
 inline constexpr char kInspectionSchemaId[] = "mkbench.inspection";
 inline constexpr int kInspectionSchemaVersion = 1;
 
-// 0 where the model runs, else 2.
+// 0 if the model runs, else 2.
 int inspection_exit_code(const Inspection& inspection);
 
 // A table of the differences, a table of what else was found, and the verdict. If there are many

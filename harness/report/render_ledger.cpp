@@ -14,7 +14,7 @@ bool was_traced(const EngineReport& e) {
          e.launch_trace->tokens > 0;
 }
 
-// The slowest of the engines that `want` accepts, or the fastest; null where it accepts none.
+// The fastest traced engine that `want` accepts, or the slowest; null if it accepts none.
 template <typename Want>
 const EngineReport* choose(const CaseReport& c, bool fastest, const Want& want) {
   const EngineReport* chosen = nullptr;
@@ -40,7 +40,7 @@ std::vector<std::string> ledger_notes(const CaseReport& c) {
     if (e.role != "candidate" || !e.ms_per_tok || e.ms_per_tok->mean >= from || is_lossy(e))
       continue;
     const double to = e.ms_per_tok->mean;
-    // The fastest CUDA-graph baseline that is not faster than the candidate but than `start`.
+    // The fastest CUDA-graph baseline whose time lies between the candidate's and `start`'s.
     const EngineReport* graph = choose(c, true, [=](const EngineReport& other) {
       return other.role == "baseline" && other.launch_trace->graph_launches > 0 &&
              other.ms_per_tok->mean >= to && other.ms_per_tok->mean < from;

@@ -127,8 +127,8 @@ std::string text_note(const EngineReport& e) {
                      quoted_text(e.parity->text_prompt, 80), quoted_text(e.parity->text, 160));
 }
 
-// Notes below the table of a case: parity, why a column is empty, generated text, and the verdict
-// where it is not a pass.
+// Notes below the table of a case: parity, why a column is empty, generated text, and any verdict
+// but PASS.
 std::vector<std::string> notes_of(const CaseReport& c, bool on_cpu) {
   std::vector<std::string> notes;
   if (std::string note = model_note(c); !note.empty()) notes.push_back(std::move(note));
@@ -143,7 +143,7 @@ std::vector<std::string> notes_of(const CaseReport& c, bool on_cpu) {
   for (const EngineReport& e : c.engines) {
     if (is_parity_case(c)) continue;
     if (!e.times_withheld.empty()) {
-      // The case's reasons, below, name a failing verdict already.
+      // The case's reasons, which follow below, name a failing verdict already.
       if (!times_allowed(e.verdict) || !e.timed) continue;
       notes.push_back(
           fmt::format("{}: times withheld: {}", engine_label(e), one_line(e.times_withheld, 400)));
@@ -159,7 +159,7 @@ std::vector<std::string> notes_of(const CaseReport& c, bool on_cpu) {
   }
   if (std::string note = state_note(c); !note.empty()) notes.push_back(std::move(note));
   for (const EngineReport& e : c.engines) {
-    // Reports of earlier versions name another flag than kProfileNotAsked.
+    // Not compared with all of kProfileNotAsked: earlier versions named another flag there.
     const bool asked = e.role == "candidate" && !e.profile && !e.profile_reason.empty() &&
                        !e.profile_reason.starts_with("not asked for");
     if (asked && times_allowed(e.verdict)) {
@@ -180,7 +180,7 @@ std::vector<std::string> notes_of(const CaseReport& c, bool on_cpu) {
   if (!c.generated_text.empty()) {
     notes.push_back("text: " + quoted_text(c.generated_text, 160));
   }
-  for (const EngineReport& e : c.engines) {  // in a case that fails, its reasons name them
+  for (const EngineReport& e : c.engines) {  // without PASS, verdict_note() names skipped engines
     if (c.verdict == Verdict::kPass && e.verdict == Verdict::kSkipped && !e.reasons.empty())
       notes.push_back(fmt::format("{}: SKIPPED: {}", engine_label(e), one_line(e.reasons[0], 600)));
   }

@@ -75,7 +75,7 @@ std::string best_text(const std::vector<ScoredId>& best) {
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
-// A short table has this many exact rows from the start, and this many that are not exact.
+// A short table has at most the first kFirstRows exact rows and kOtherRows rows that are not exact.
 constexpr size_t kFirstRows = 4, kOtherRows = 6;
 
 // A token's text in quotes, so that spaces show; empty if the text is not known.

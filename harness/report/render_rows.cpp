@@ -103,7 +103,7 @@ const std::vector<Column>& columns() {
 
 std::string dump(const json& j) { return j.dump(-1, ' ', false, json::error_handler_t::replace); }
 
-// A cell of RFC 4180: quoted where it holds a comma, a quote or a line break.
+// A cell of RFC 4180: quoted if it holds a comma, a quote or a line break.
 std::string csv_cell(const json& j) {
   if (j.is_null()) return {};
   if (!j.is_string()) return dump(j);

@@ -45,7 +45,7 @@ std::string speedup_header(const CaseGroup& group) {
                      100 * confidence_of(*group.front()));
 }
 
-// Whether a row of these tables shows the engine: one that only judges has none.
+// True if the tables have a row for the engine: one that only judges has a row only if it fails.
 bool has_row(const EngineReport& e) { return e.timed || !times_allowed(e.verdict); }
 
 // "0.64 of 1.5", or "-".
@@ -88,8 +88,8 @@ std::string lossy_table(const CaseGroup& group) {
          table.str();
 }
 
-// The table of prefill tests. Rate and speed-up cover prefill and first token together: an engine
-// may put its prefill off until it is asked for a token.
+// The table of prefill tests. Rate and speed-up cover prefill and first token together, because an
+// engine may postpone its prefill until it is asked for a token.
 std::string prefill_table(const CaseGroup& group) {
   MarkdownTable table({"test", "engine", "tok/s", "TTFT ms, median", "prefill alone",
                        speedup_header(group), "verdict"},
@@ -161,7 +161,7 @@ std::string engine_table(const CaseGroup& group) {
   MarkdownTable table(std::move(headings), std::move(right));
   for (const CaseReport* c : group) {
     for (const EngineReport& e : c->engines) {
-      if (is_lossy(e) || !has_row(e)) continue;  // a note explains the absence
+      if (is_lossy(e) || !has_row(e)) continue;  // lossy_table() has the lossy ones
       const std::string ms =
           e.ms_per_tok ? digits(e.ms_per_tok->mean) + interval_text(e.ms_per_tok->ci) : "-";
       std::vector<std::string> cells = {with_commas(c->depth), engine_label(e),

@@ -1,4 +1,4 @@
-// Markdown's notes on times, beside the table: replication, ratios, drift, warm-up.
+// The notes on times below a Markdown table: replication, ratios, drift, warm-up.
 #include <fmt/format.h>
 
 #include <algorithm>

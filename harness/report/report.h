@@ -24,15 +24,15 @@
 namespace mkbench {
 
 inline constexpr char kReportSchemaId[] = "mkbench.report";
-inline constexpr int kReportSchemaMajor = 1, kReportSchemaMinor = 8;  // a new field: minor + 1
+inline constexpr int kReportSchemaMajor = 1, kReportSchemaMinor = 8;  // new fields: minor + 1
 
 // Ablations of an engine: what remains of its time when a term is left out. Diagnostics.
 struct ProfileReport {
   std::vector<double> no_waits_runs_us, no_loads_runs_us;  // per token
   // Written by aggregate().
   Number full_us, no_waits_us, no_loads_us;
-  Number no_waits_fraction;  // of the ceiling
-  std::string binds;         // "memory", "chain", "both"; empty where unknown
+  Number no_waits_fraction;  // the ceiling's time over no_waits_us
+  std::string binds;         // "memory", "chain", "both"; empty if unknown
 };
 
 constexpr std::string_view struct_name(Tag<ProfileReport>) { return "profile"; }
@@ -49,17 +49,17 @@ void describe_fields(V& v, Tag<ProfileReport>) {
   v.field("no_loads_runs_us", &P::no_loads_runs_us, "every run without loads, as taken");
 }
 
-// profile_reason of an engine where no ablations were asked for.
+// profile_reason of an engine in a run without --ablations.
 inline constexpr char kProfileNotAsked[] = "not asked for (--ablations)";
 
 // The process that held an engine.
 struct ProcessFacts {
   std::string program;  // "mkbench-host-cuda", or "mkbench-all" for an engine in mkbench's process
   int pid = 0;
-  double start_ms = 0;        // until its first message was read
+  double start_ms = 0;        // from its start until its first message was read
   double open_ms = 0;         // to open the engine, weights included
   double crossing_us = 0;     // what an empty call costs, median
-  double crossing_sd_us = 0;  // its standard deviation, by the middle 80 % of calls
+  double crossing_sd_us = 0;  // standard deviation of crossing_us, by the middle 80 % of calls
 };
 
 constexpr std::string_view struct_name(Tag<ProcessFacts>) { return "process"; }
@@ -94,9 +94,9 @@ void describe_fields(V& v, Tag<EngineFacts>) {
 
 struct EngineReport : EngineFacts {
   std::string name;       // as asked for
-  std::string flow_name;  // its name in the events of a case; not written
+  std::string flow_name;  // its name in the events of a case; not in report.json
   std::string role;       // "baseline" or "candidate"
-  bool timed = true;      // false: a baseline that only judges
+  bool timed = true;      // false: a baseline that only judges parity
   Verdict verdict = Verdict::kSkipped;
   std::vector<std::string> reasons;
   std::optional<ParityReport> parity;
@@ -108,23 +108,23 @@ struct EngineReport : EngineFacts {
   Number itl_p50_ms, itl_p90_ms,
       itl_p99_ms;  // inter-token latency, where the engine takes per-token times
   Number host_ms, gpu_ms,
-      first_token_ms;          // medians over samples, of a whole decode / of its first token
+      first_token_ms;          // medians over samples: of a whole decode, and of its first token
   Number prefill_ms, ttft_ms;  // medians over samples of a prefill test
   Number sm_ghz;
   std::optional<ClockOverhead> clock_overhead;
   std::vector<std::string> throttle_reasons;
-  std::string card_reason;  // why the card was not read; empty where it was to be read
+  std::string card_reason;  // why no reading of the card was tried; else empty
   CardReport card;          // written by aggregate() (judge/conclude.h)
-  // The ceiling's time over the engine's, by pairs of the same blocks. Written by aggregate().
+  // The ceiling's time over the engine's, by pairs from the same blocks. Written by aggregate().
   Number share;
   std::optional<Interval> share_ci;
   std::string share_note;  // kCeilingNotFound, or empty
   std::optional<ProfileReport> profile;
-  std::string profile_reason;  // why there is none
+  std::string profile_reason;  // why `profile` is absent
   int64_t receipts_checked = 0, receipts_wrong = 0;
   int64_t launches = 0;
   std::optional<LaunchTrace> launch_trace;
-  std::vector<ProcessFacts> timed_processes;  // by Sample::process
+  std::vector<ProcessFacts> timed_processes;  // indexed by Sample::process
   std::vector<WarmUp> warm_ups;
   std::vector<Sample> samples;
   std::vector<Sample> dropped_samples;  // of blocks that were run again
@@ -190,11 +190,11 @@ void describe_fields(V& v, Tag<EngineReport>) {
           "samples of blocks that were dropped for the state of the card and run again");
 }
 
-// The engine of role `ceiling`: it reads what a step must read and does nothing else, in the blocks
-// of the others. It is neither judged nor compared.
+// The engine of role `ceiling`: it reads what a step must read and does nothing else, in the same
+// blocks as the other engines. It is neither judged nor compared.
 struct CeilingReport : EngineFacts {  // settings: the pattern that it has found
-  std::string reason;                 // why there is none, or why it ended early; else empty
-  std::optional<Summary> ms_per_tok;  // written by aggregate(), as is the rate
+  std::string reason;                 // why there is no ceiling, or why it ended early; else empty
+  std::optional<Summary> ms_per_tok;  // written by aggregate(), like gb_per_s
   Number gb_per_s;
   std::vector<Sample> samples;  // `tokens` counts all passes of a sample
 };
@@ -274,12 +274,12 @@ struct CaseReport {
   std::string ids_sha256;   // of the prompt
   std::string generated_text;
   std::vector<int32_t> generated_ids;  // the ids of generated_text; not in report.json
-  std::vector<TokenText> token_texts;  // by id; empty where the model has no tokenizer.json
+  std::vector<TokenText> token_texts;  // by id; empty if the model has no tokenizer.json
   int64_t bytes_needed = 0, bytes_free = 0;
   std::string resident;  // "all" or "one"
   Verdict verdict = Verdict::kSkipped;
   std::vector<std::string> reasons;
-  bool interrupted = false;  // Ctrl-C came before its end: a resumed run takes it anew
+  bool interrupted = false;  // Ctrl-C came before its end: a resumed run repeats the case
   MemoryBound memory;        // the caller fills it with memory_bound()
   CeilingReport ceiling;
   std::vector<EngineReport> engines;
@@ -353,8 +353,8 @@ struct Report {
   int exit_code = 0;
   std::vector<std::string> reasons;
   bool interrupted = false;
-  int schema_minor = kReportSchemaMinor;  // of the file, where the report was read from one
-  std::set<std::string> unknown_fields;   // in the file: "cases[].name"; they are ignored
+  int schema_minor = kReportSchemaMinor;  // of the file, if the report was read from one
+  std::set<std::string> unknown_fields;   // fields of that file that are ignored: "cases[].name"
 };
 
 constexpr std::string_view struct_name(Tag<Report>) { return "report"; }
@@ -376,12 +376,12 @@ void describe_fields(V& v, Tag<Report>) {
 }
 
 nlohmann::json to_json(const Report& report);
-// `seal` of report.json: by the path of a part, the first 16 digits of the sha256 over its values. Parts
-// are each member of the top, each case without its engines, engine without its samples, and sample.
+// `seal` of report.json: the first 16 digits of the sha256 over each part's values, by its path.
+// Parts: top-level members, cases without their engines, engines without their samples, samples.
 nlohmann::json seal_of(const nlohmann::json& report);
 // Reads a report from JSON, or from a file, whose JSON goes to `as_written`. A field that an older
-// minor version lacks gets its default. Throws Error(kBadInput) that names file, field, found and
-// wanted: other schema or major version, wrong type, no seal from 1.6 on. Values: see recompute().
+// minor version lacks gets its default. Throws Error(kBadInput) naming file, field, found, wanted:
+// another schema or major version, a wrong type, no seal from 1.6 on. recompute() checks values.
 Report report_of(const nlohmann::json& found);
 Report read_report(const std::filesystem::path& file, nlohmann::json* as_written = nullptr);
 // The JSON Schema (draft 2020-12) of report.json, generated from the same field lists; committed as
@@ -391,8 +391,8 @@ nlohmann::json report_schema();
 // How Markdown is printed.
 struct RenderStyle {
   bool utf8 = true;  // marks for match; else words
-  // Parity tables of passing engines: true: whole, baselines too; false: candidates alone, the
-  // first rows and those that are not exact. The table of an engine that fails is always whole.
+  // Parity tables of passing engines. true: whole tables, also of baselines; false: of candidates
+  // alone, with the first rows and some that are not exact. A failing engine's table is whole.
   bool whole_tables = false;
   bool tells_fallback = true;  // print why the run fell back to the CPU; false if already printed
 };
@@ -402,7 +402,7 @@ struct RenderStyle {
 std::string render_markdown(const Report& report, const RenderStyle& style = {});
 // The parity table with its closing line, "Parity: TRUE" or where the first token differs.
 std::string render_parity_table(const ParityReport& parity, const RenderStyle& style = {});
-// stdout formats: md, json, jsonl, csv, sql. Throws Error(kBadInput) for another.
+// stdout formats: md, json, jsonl, csv, sql. Throws Error(kBadInput) for any other.
 std::string render(const Report& report, const std::string& format, const RenderStyle& style = {});
 
 // Writes report.json, report.md and junit.xml into `folder`. Files are written to a temporary
@@ -420,7 +420,7 @@ void for_each_failed_step(R& report, const std::filesystem::path& folder, const 
     }
   }
 }
-// Gives each failed step that has no command the one that repeats it from its file.
+// Fills in the missing commands of failed steps: "mkbench parity --only FILE".
 void name_failed_steps(Report& report, const std::filesystem::path& folder);
 // Writes the failed step of each engine to failures/<number>.json of the folder. Throws
 // Error(kRuntime) with errno's text.

@@ -22,7 +22,7 @@ std::string seal_text(const json& part) {
   return sha256_hex(text.data(), text.size()).substr(0, kSealDigits);
 }
 
-// Seals the items of the lists inside `part` that are sealed by item, and removes these lists.
+// Seals every item of the lists in `part` for which is_sealed_by_item(), and removes these lists.
 void seal_items(json& part, const std::string& path, json& seal) {
   if (!part.is_object()) return;
   for (auto member = part.begin(); member != part.end();) {
@@ -54,7 +54,7 @@ json to_json(const Report& report) {
   json out = json_fields::write(report);
   out["schema"] = {{"id", kReportSchemaId},
                    {"version", fmt::format("{}.{}.0", kReportSchemaMajor, kReportSchemaMinor)}};
-  // Texts may hold bytes that are not UTF-8; what a reader of the file gets is sealed.
+  // Bytes that are not UTF-8 are replaced first, so that the seal covers what readers get.
   out = json::parse(out.dump(-1, ' ', false, json::error_handler_t::replace));
   out[kSeal] = seal_of(out);
   return out;

@@ -45,7 +45,7 @@ int minor_version_of(const json& report) {
   return minor;
 }
 
-// Collects fields of the file that no field list names. `known`: the JSON of the structs.
+// Collects the fields of the file that are in no field list. `known`: the JSON of the structs.
 void find_unknown(const json& found, const json& known, const std::string& path,
                   std::set<std::string>& unknown) {
   if (found.is_array() && known.is_array()) {

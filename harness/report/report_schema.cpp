@@ -85,7 +85,7 @@ class Describer {
     object_["properties"][name] = std::move(schema);
     object_["required"].push_back(name);
   }
-  // A number is withheld only with its reason.
+  // A number may be null only with a reason.
   void need_reason(const std::string& name) {
     object_["allOf"].push_back({{"if", {{"properties", {{name, {{"type", "null"}}}}}}},
                                 {"then", {{"required", {name + "_reason"}}}}});

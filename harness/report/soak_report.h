@@ -1,4 +1,4 @@
-// The result of `mkbench soak`: soak.json, which is also the state that an interrupted soak goes on from.
+// The result of `mkbench soak`: soak.json, from which an interrupted soak also goes on.
 #pragma once
 
 #include <array>
@@ -47,7 +47,7 @@ struct SoakFailure {
   std::string check;
   Verdict verdict = Verdict::kPass;
   std::string reason;     // "launch 3, after a restore: step 2: id 5 against 9"
-  double seconds = 0;     // soaked until the failure
+  double seconds = 0;     // soaking time until the failure
   std::string command{};  // repeats the step
   static void fields(auto& v) {
     using F = SoakFailure;
@@ -58,7 +58,7 @@ struct SoakFailure {
 
 // What must be equal in a saved state and in the soak that goes on from it.
 struct SoakIdentity {
-  // The name that was asked for, and the hash of its file; empty for an engine of mkbench's own.
+  // The name as asked for; the hash of the engine's file, empty for an engine of mkbench.
   std::string engine, engine_sha256;
   std::string model, weights_sha256;
   std::string device, build;
@@ -77,18 +77,18 @@ struct SoakReport {
   SoakIdentity identity{};
   std::string resolved{};  // as the engine calls itself
   std::string runs_on{};   // "cuda:0 NVIDIA H100"
-  std::string truth{};     // "the closed form of 'short'"; empty where tokens are not checked
+  std::string truth{};     // "the closed form of 'short'"; empty if tokens are not checked
   bool stressed = false;   // the engine has the hook for counters and delays
-  std::string left_out{};  // what of the hook it leaves out, and why
+  std::string left_out{};  // what the engine leaves out of the hook, and why
   bool compared = true;    // the engine says that equal input gives equal bits
   bool one_step = false;   // --step: one step alone was repeated
-  int64_t steps = 0;       // done; the next one has this number
+  int64_t steps = 0;       // done; also the number of the next step
   int64_t launches = 0;    // calls of decode()
   int64_t edges = 0, edges_passed = 0;  // cache lengths at the edges of tiles
   int64_t fills = 0;                    // steps that filled the cache to its last position
   int64_t near_32_bits = 0;             // steps with counters that began near 2^16, 2^31 or 2^32
   int64_t delayed = 0;                  // steps with delays
-  double seconds = 0;                   // over all interruptions
+  double seconds = 0;                   // soaking time before and after all interruptions
   int interruptions = 0;
   int64_t asked_launches = 0, asked_tokens = 0;
   double asked_minutes = 0;
@@ -115,16 +115,16 @@ struct SoakReport {
   }
 };
 
-// "0 of 1,000, so less than 3/1,000 = 0.003 at 95 %", "2 of 50, so 0.0049 to 0.137 at 95 %"; "not looked at"
-// without trials.
+// "0 of 1,000, so less than 3/1,000 = 0.003 at 95 %", "2 of 50, so 0.0049 to 0.137 at 95 %";
+// "not looked at" without trials.
 std::string rate_text(const SoakCount& count);
 
-// Launches that were compared to the bit; all launches of an engine whose bits may differ.
+// Launches that were compared bit by bit; all launches, if the engine is not deterministic.
 int64_t launches_done(const SoakReport& report);
 // True if the launches and tokens that were asked for are reached.
 bool has_enough(const SoakReport& report);
 
-// soak.json, and back. soak_of_json() throws Error(kBadInput) naming `path`, the field, what was found and wanted.
+// To and from soak.json. soak_of_json() throws Error(kBadInput) naming `path`, field and value.
 nlohmann::json soak_json(const SoakReport& report);
 SoakReport soak_of_json(const nlohmann::json& j, const std::string& path);
 

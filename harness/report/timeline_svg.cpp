@@ -137,7 +137,7 @@ class Picture {
     return svg;
   }
 
-  // A line at each end of a phase, its name before it, and a mark on the block that ended it.
+  // For each phase a line at its end, its name left of the line, and a mark on its last block.
   std::string phases(double bottom) const {
     std::string svg;
     for (const PhaseEnd& end : window_.ends) {

@@ -8,8 +8,8 @@
 namespace mkbench {
 
 // SVG of the layer (without layers, the step) of median length: a row per block, time to the right,
-// colours by kind, and below them all parts of the block that is last most often. Empty if no span
-// has a known step.
+// colours by kind; below them, all parts of the block that is most often the last in a phase. Empty
+// if no span has a known step.
 std::string timeline_svg(const Timeline& timeline, int steps, const std::string& title);
 
 }  // namespace mkbench

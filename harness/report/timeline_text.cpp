@@ -85,7 +85,7 @@ const PathPart* longest_part(const TimelineSummary& summary) {
   return found == summary.path.end() ? nullptr : &*found;
 }
 
-// A warning where the clocks of the blocks differ by too much to compare blocks; else empty.
+// A warning if the clocks of the blocks differ too much to compare blocks; else empty.
 std::string clock_warning(const TimelineReport& report) {
   double shortest_us = 0;
   for (const PathPart& part : report.summary.path) {

@@ -8,7 +8,7 @@
 
 namespace mkbench {
 
-// What recording costs: the same decode with and without it, in turn.
+// The cost of recording: the same decode with and without it, alternately.
 struct ObserverCost {
   std::vector<double> without_ms, with_ms;  // how long each decode took
   std::string clock;                        // the clock that gave both
@@ -22,9 +22,9 @@ struct ObserverCost {
   }
 };
 
-// The most that recording may cost before the report warns.
+// The report warns if recording costs a larger share of the decode.
 inline constexpr double kMostObserverCost = 0.02;
-// A larger error of the blocks' clocks, as a share of the path's shortest phase, gives a warning.
+// The report warns if the blocks' clocks err by a larger share of the path's shortest phase.
 inline constexpr double kMostClockError = 0.2;
 
 struct TimelineReport {

@@ -1,4 +1,4 @@
-// A timeline as a file of Chrome's trace event format, which ui.perfetto.dev and chrome://tracing open.
+// A timeline in Chrome's trace event format, which ui.perfetto.dev and chrome://tracing open.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +15,11 @@ struct TraceHead {
   std::vector<double> frames_us;  // when each step ended (TimelineSummary::frames_us)
 };
 
-// Viewers show some hundred thousand spans at ease; a file with this many has 25 MB. If a decode
+// Viewers handle some hundred thousand spans well; a file with this many has 25 MB. If a decode
 // has more, only its last steps are written.
 inline constexpr int64_t kMostTraceSpans = 200'000;
 
-// The first step whose spans are written, so that there are at most `most`; 0: all steps. The last
+// The first step whose spans are written, so that at most `most` spans are; 0: all steps. The last
 // step is always written whole.
 int first_traced_step(const Timeline& timeline, int steps, int64_t most = kMostTraceSpans);
 

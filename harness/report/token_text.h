@@ -12,7 +12,7 @@ namespace mkbench {
 // The text of one token id, by the tokenizer of the model's folder.
 struct TokenText {
   int32_t id = -1;
-  std::string text;  // as printable() makes it of the token's bytes
+  std::string text;  // the token's bytes, as printable() shows them
 };
 
 constexpr std::string_view struct_name(Tag<TokenText>) { return "token_text"; }

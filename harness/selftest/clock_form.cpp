@@ -7,7 +7,7 @@
 namespace mkbench {
 
 ClockForm clock_form(bool whole, bool cuda) {
-  // Rounds enough for a row of kUsualProcesses and, on a card, for four of the larger slow-downs.
+  // Enough rounds for a row of kUsualProcesses and, on a card, for 4 of each larger slow-down.
   constexpr int kLeast = 10;
   constexpr double kHard = 300;
   if (!whole) return {kLeast, 15, 15, kHard, 0};

@@ -9,19 +9,19 @@ namespace mkbench {
 // apart, and at most most_rounds.
 struct ClockForm {
   int least_rounds, most_rounds;
-  double most_s;  // after this long, no step beyond the least begins
+  double most_s;  // after this long, no step begins beyond least_rounds
   double
-      hard_s;  // after this long, no step begins; with fewer rounds than the least, no calibration
-  int live;    // A/A runs end to end
+      hard_s;  // after this long, no step begins; if least_rounds are not reached, no calibration
+  int live;    // number of A/A runs end to end
 };
 inline constexpr int kRoundsOfStep = 5;
 
-// With --calibrate the whole form, else the short one. A round of a card takes a second or two,
-// depending on its host, and a calibration of 55 rounds (100 s, H100) lost the row of 30 processes that shows
-// its power. So a card's whole form takes the rounds of that row, however long they take.
+// `whole`: the form of --calibrate; else the short one. A round on a card takes a second or two,
+// depending on the host. A calibration that ended after 100 s (H100) had 55 rounds, too few for the
+// row of 30 processes that shows its power, so a card's whole form waits for that row's rounds.
 ClockForm clock_form(bool whole, bool cuda);
 
-// Whether a further step of rounds begins. `told_apart`: `rounds` rounds tell the slow-downs apart.
+// True if another step of rounds begins. `told_apart`: these `rounds` tell the slow-downs apart.
 bool takes_more_rounds(const ClockForm& form, int rounds, double seconds, bool told_apart);
 
 // Why `rounds` rounds are too few; empty if they are enough.

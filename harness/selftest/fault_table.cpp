@@ -32,7 +32,7 @@ std::vector<FaultLane> shape_lanes(std::string_view model, bool cuda, bool ring)
 
 namespace {
 
-// Whether every word of `wanted` is one of `found`.
+// True if every word of the comma-separated `wanted` is in `found`.
 bool holds_all(const std::vector<std::string>& found, std::string_view wanted) {
   while (!wanted.empty()) {
     const size_t comma = std::min(wanted.find(','), wanted.size());

@@ -16,7 +16,7 @@ enum class Lane {
   kLoader,       // edited weights against the reference's hash
   kTwin,         // the host twin, by the gate, on a trained checkpoint
   kTwinProbes,   // the host twin, by the operator probes of probes.h
-  kPlain,        // plain: on tiny an instance that has fault hooks
+  kPlain,        // plain, by the gate; on tiny its instance with fault hooks
   kPlainProbes,  // plain with fault hooks, by the operator probes
   kRing,         // ring on four layers of a shape, with faults that need no hook
 };
@@ -50,21 +50,21 @@ struct FaultLane {
   std::string_view plant;  // a name of planted_faults(), or of gate_faults() in kGate
   std::string_view
       model;  // "tiny", "tiny-untied", "four layers" of the 0.6B, or the name of an analytic model
-  std::string_view fails;  // exactly these, by commas: names of kChecks or of probes
+  std::string_view fails;  // exactly the checks or probes that must fail, separated by commas
   // R_rms on the host twin (in kGate: of the recorded logits), measured by `mkbench selftest
   // --faults` on x86-64 with AVX2, 2026-11; 0: none, or not measured.
   double r_rms;
-  // All of `fails` must fail, other checks may: how many tokens a fault turns depends on the shape.
+  // All of `fails` must fail, others may: how many tokens a fault changes depends on the shape.
   bool at_least = false;
 };
 
 const std::vector<FaultLane>& fault_lanes();
 
-// The rows whose arithmetic depends on a model's shape, for four layers of a model, which the
-// caller fills into each lane. They need no hook in a kernel, so every engine takes them.
+// Faults whose effect depends on a model's shape, to run on four layers of a model; the caller sets
+// engine and model of each lane. They need no hook in a kernel, so every engine can run them.
 std::span<const FaultLane> shape_faults();
 // shape_faults() for four layers of `model`, an analytic one ("synthetic:qwen3-1.7b"): on a GPU in
-// plain and, if `ring`, in ring; else in the host twin. The lanes view the name.
+// plain and, if `ring`, in ring; else in the host twin. The lanes keep a view of `model`.
 std::vector<FaultLane> shape_lanes(std::string_view model, bool cuda, bool ring);
 
 // A measured R_rms may differ from the committed one by this factor. A larger difference means that

@@ -27,12 +27,12 @@ constexpr std::string_view kArgmax = "decided,near_tie,flips,self,strict,sweep";
 constexpr std::string_view kUnscoredRows =
     "winner,small_norm,large_scores,weights_sum,fp32_sums,two_engines";
 
-// Faults that are planted in the same way, each in every lane that is listed.
+// A fault that is planted in the same way in every listed lane.
 struct Planted {
   std::string_view row;
   std::vector<Lane> lanes;
   std::string_view plant, model, fails;
-  double r_rms = 0;  // in the first of its lanes
+  double r_rms = 0;  // in the first of `lanes`
 };
 
 std::vector<FaultLane> spread(const std::vector<Planted>& table) {

@@ -57,7 +57,7 @@ Run at_first_step(const Edit& edit) {
   }});
 }
 
-// The edit gets the ids of the truth's two largest logits, too.
+// `edit` also gets the ids of the truth's two largest logits.
 Run at_least_decided(
     const std::function<void(const ReplayedStep&, int32_t first, int32_t second)>& edit) {
   return [edit](const Shared& recording, const GreedyReference& reference, const Judge& judge) {
@@ -98,8 +98,8 @@ void bits_differ(const ReplayedStep& at) {
   if (at.decode % 2 == 0) logit = std::nextafter(logit, 2 * std::abs(logit) + 1);
 }
 
-// `reference` with equal errors of the baseline at every step, so that each ratio can be above its
-// limit alone. The errors are large against the error of one logit and small against a margin.
+// `reference` with equal errors of the baseline at every step, so that one ratio alone can exceed
+// its limit. The errors are large against the error of one logit and small against a margin.
 GreedyReference even(GreedyReference reference, double kl) {
   for (ReferencePrompt& prompt : reference.prompts) {
     for (ReferenceStep& step : prompt.steps) {
@@ -118,9 +118,9 @@ float signed_noise(const ReplayedStep& at, size_t id, double amplitude) {
 
 using Disturbance = std::function<void(const ReplayedStep&, double amplitude)>;
 
-// The disturbance that moves the ratio of `check` and no other: r_rms and r_step, an error on every
-// id outside the truth's top 32 (at every step, or at one); r_inf, an error on one id of the top
-// 32; r_kl, a larger top logit at the least decided step, whose token stays.
+// The disturbance that moves the ratio of `check` and no other. r_rms: an error on every id outside
+// the truth's top 32, at every step; r_step: the same at one step; r_inf: an error on one id of the
+// top 32; r_kl: a larger top logit at the least decided step, whose token stays.
 Disturbance disturbance_of(Check check, const GreedyReference& reference) {
   const auto is_top = [&reference](const ReplayedStep& at, size_t id) {
     const auto& top = reference.prompts[at.prompt].steps[at.step].top_ids;
@@ -164,8 +164,8 @@ double limit_of(const ParityReport& report, Check check) {
   return *result->limit;
 }
 
-// A ratio kDistance above its limit (kSide = 1) or below it (kSide = -1), to within kClose; the
-// amplitude of the disturbance is found by bisection.
+// Brings a ratio to kDistance above its limit (kSide = 1) or below it (kSide = -1), to within
+// kClose; finds the amplitude of the disturbance by bisection.
 template <Check kCheck, int kSide>
 Reports at_limit(const Shared& recording, const GreedyReference& reference, const Judge& judge) {
   constexpr double kDistance = 0.03, kClose = 0.01;

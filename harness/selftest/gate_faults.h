@@ -17,7 +17,7 @@ using Judge = std::function<ParityReport(Engine&, const GreedyReference&)>;
 
 struct GateFault {
   std::string_view name;
-  // Replays `recording` with the fault at each of its places in turn; returns one report a place.
+  // Replays `recording` with the fault at each of its places in turn; returns a report for each.
   std::function<std::vector<ParityReport>(const std::shared_ptr<const Recording>& recording,
                                           const GreedyReference& reference, const Judge& judge)>
       run;

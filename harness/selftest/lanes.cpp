@@ -33,9 +33,9 @@ PlantedFault fault_of(const FaultLane& lane) {
               "fault table: no planted fault is called '" + std::string(lane.plant) + "'");
 }
 
-// Most ids of the prompts that are repeated in a lane, so that a lane takes about a second.
+// Most ids that a repeated prompt of a lane may have, so that a lane takes about a second.
 constexpr size_t kLongestRepeated = 24;
-// Cache lengths that a lane's sweep takes step by step, and the longest that it jumps to.
+// Number of cache lengths that a lane's sweep walks, and the longest that it jumps to.
 struct Swept {
   int steps, longest;
 };
@@ -50,7 +50,7 @@ ParityOptions options_for(const ModelShape& shape) {
   return options;
 }
 
-// The kernels of the lanes accumulate in fp32. Two controls round as an engine of class bf16 does.
+// The lanes' kernels accumulate in fp32, except two controls that round like engines of class bf16.
 PrecisionClass class_of(const FaultLane& lane) {
   const bool rounds = lane.plant == "hf_rounding" || lane.plant == "bf16_logits";
   return rounds ? PrecisionClass::kBf16 : PrecisionClass::kFp32Accumulate;
@@ -182,7 +182,7 @@ LaneOutcome LaneRunner::run_gate(const FaultLane& lane) {
     return report;
   };
   const auto reports = found->run(c.recording, c.reference, judge);
-  // Equal checks must fail wherever the fault is placed.
+  // The same checks must fail wherever the fault is placed.
   LaneOutcome first = outcome_of(reports.at(0));
   for (const ParityReport& report : reports) {
     LaneOutcome other = outcome_of(report);

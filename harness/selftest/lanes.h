@@ -18,8 +18,8 @@
 
 namespace mkbench {
 
-// Makes an engine with its fault. Where a lane needs a GPU and there is none it throws
-// Error(kUnsupportedDevice). Thread-safe.
+// Makes an engine with its fault. Throws Error(kUnsupportedDevice) if it needs a GPU and the
+// machine has none. Thread-safe.
 using EngineSource =
     std::function<std::unique_ptr<Engine>(const EngineRequest& request, const ModelWeights&)>;
 
@@ -37,7 +37,7 @@ class LaneRunner {
   struct Case {
     ModelWeights weights;
     GreedyReference reference;
-    std::shared_ptr<const Recording> recording;  // null where nothing is committed
+    std::shared_ptr<const Recording> recording;  // null without a committed reference
     SweepTruth sweep;
   };
   const Case& case_of(const std::string& model);
@@ -59,7 +59,7 @@ class LaneRunner {
   std::mutex mutex_;  // guards cases_
   std::map<std::string, Case> cases_;
   std::mutex sound_mutex_;         // guards sound_
-  std::mutex shared_state_mutex_;  // lanes whose fault is memory that all engines share
+  std::mutex shared_state_mutex_;  // held by a lane whose fault makes all engines share memory
   std::map<std::string, Ratchet> sound_;
 };
 

@@ -15,8 +15,8 @@ namespace {
 
 constexpr int32_t kFirstId = 97;  // 'a' in the tiny checkpoints
 constexpr int kContext = 128;
-// Largest relative error of logits: where K and V are rounded to bf16 (up to 0.4 % a rounding), and
-// where engine and truth differ by the order of fp32 sums alone.
+// Largest relative error of logits: if K and V are rounded to bf16 (up to 0.4 % a rounding), and if
+// engine and truth differ only by the order of fp32 sums.
 constexpr double kBf16Error = 0.02, kFp32Error = 1e-5;
 
 std::vector<float> logits_of_step(Engine& e, int32_t id, int vocab) {
@@ -25,7 +25,7 @@ std::vector<float> logits_of_step(Engine& e, int32_t id, int vocab) {
   return logits;
 }
 
-// Root mean square of a - b over that of `b`; infinite where a value is not finite.
+// Root mean square of a - b, divided by that of `b`; infinite if any value is not finite.
 double relative_error(const std::vector<float>& a, const std::vector<float>& b) {
   double difference = 0, size = 0;
   for (size_t i = 0; i < a.size(); ++i) {
@@ -37,7 +37,7 @@ double relative_error(const std::vector<float>& a, const std::vector<float>& b) 
   return std::isfinite(ratio) ? ratio : std::numeric_limits<double>::infinity();
 }
 
-// Why a probe failed; empty where the value is within its limit. NaN is over every limit.
+// Why a probe failed; empty if the value is within its limit. NaN is over every limit.
 std::string over_limit(double value, double limit, const std::string& what) {
   return value <= limit ? "" : fmt::format("{}: {:.3g}, wanted at most {:.3g}", what, value, limit);
 }
@@ -66,7 +66,7 @@ int32_t token_of(const MakeEngine& make, const ModelWeights& w) {
   return make(w, 4)->step(kFirstId);
 }
 
-// Doubles the best row into each row of the head in turn, and that row must win.
+// Sets each row of the head in turn to twice the best row; the changed row must then win.
 std::string probe_winner(const MakeEngine& make, const ModelWeights& tiny) {
   const ModelWeights w = one_layer(tiny);
   const std::vector<float> logits = Oracle(w, 1).step(kFirstId);
@@ -80,7 +80,7 @@ std::string probe_winner(const MakeEngine& make, const ModelWeights& tiny) {
   return over_limit(missed, 0, fmt::format("rows that cannot win, first {}", first));
 }
 
-// Copies the best row into other rows of the head in turn, and the lower of the two must win.
+// Copies the best row to every fifth row of the head in turn; the lower of the two must then win.
 std::string probe_equal(const MakeEngine& make, const ModelWeights& tiny) {
   const ModelWeights w = one_layer(tiny);
   const std::vector<float> logits = Oracle(w, 1).step(kFirstId);
@@ -147,8 +147,8 @@ std::string probe_weights_sum(const MakeEngine& make, const ModelWeights& tiny) 
   return over_limit(worst, kFp32Error, "logits of one id, repeated: largest relative change");
 }
 
-// Without attention nothing is rounded to bf16, so an engine and the truth differ by the order of
-// their fp32 sums alone.
+// Without attention nothing is rounded to bf16, so engine and truth differ only by the order of
+// their fp32 sums.
 std::string probe_fp32_sums(const MakeEngine& make, const ModelWeights& tiny) {
   WeightEdit edit(tiny);
   for (LayerWeights& layer : edit.weights().layers) {

@@ -1,5 +1,5 @@
-// Operator tests through the contract of an engine, on inputs that show faults which greedy text
-// would hide.
+// Tests of single operators through the Engine interface, on inputs that show faults which greedy
+// text would hide.
 #pragma once
 
 #include <functional>
@@ -23,7 +23,7 @@ struct FailedProbe {
 };
 
 // Runs all probes on variants of `weights`, a small trained model, and returns those that failed. A
-// probe fails where the engine throws in it, too.
+// probe also fails if the engine throws.
 std::vector<FailedProbe> run_probes(const MakeEngine& make, const ModelWeights& weights);
 
 }  // namespace mkbench

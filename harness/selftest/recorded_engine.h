@@ -23,7 +23,7 @@ Recording record_truth(const ModelWeights& weights, const GreedyReference& refer
 // One step of a replay, before it is returned; an edit may change logits and id.
 struct ReplayedStep {
   size_t prompt = 0, step = 0;
-  int decode = 0;  // number of the call, from 1, over the engine's life
+  int decode = 0;  // number of the decode() call in the engine's life, from 1
   bool with_logits = false;
   std::vector<float>* logits = nullptr;  // [vocab]
   int32_t* id = nullptr;                 // lowest argmax of the logits as recorded
@@ -33,7 +33,7 @@ struct ReplayOptions {
   std::function<void(const ReplayedStep&)> edit = {};
   bool stuck_counter = false;  // launches are not counted
   bool stale_output = false;   // ids read -1 and logits are never written
-  int missing_ids = 0;         // of every decode
+  int missing_ids = 0;         // ids cut off at the end of every decode
 };
 
 // The fp32 oracle as an engine, for capture_live(). It has neither snapshots nor poison.

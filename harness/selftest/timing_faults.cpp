@@ -10,10 +10,10 @@ namespace mkbench {
 namespace {
 
 constexpr double kConfidence = 0.95;
-// Largest high over low of a ratio's interval: a wider one is inconclusive.
+// Largest upper end of a ratio's interval, divided by its lower end; a wider one proves nothing.
 constexpr double kWidest = 1.5;
-// Shares of the time to first token: the most that a prefill() takes which puts its work off, and
-// the least that one takes which does its work.
+// Shares of the time to first token: at most kMostDeferred for a prefill() that postpones its work,
+// at least kLeastSound for one that does it.
 constexpr double kMostDeferred = 0.1, kLeastSound = 0.5;
 // What T9 does (tests/plugins/timing_faults.h): every 7th block of 31 tokens takes 30 ms longer.
 constexpr int kUnevenEvery = 7, kUnevenTokens = 31;
@@ -77,13 +77,13 @@ std::vector<TimingFault> make_faults() {
   using V = Verdict;
   using Ends = std::vector<TimingEnd>;
   const Ends kPasses = {{V::kPass, ""}};
-  // The ids came during a later and shorter call.
+  // The ids were written during a later call that asked for fewer.
   constexpr TimingEnd kLateWrite = {V::kIntegrity, "them was written"};
   // The engine's own threads can keep it from answering in time.
   const Ends kPassesLate = {{V::kPass, ""}, {V::kIntegrity, "clocks disagree"}};
   const Ends kState = {{V::kIntegrity, "state receipt"}};
-  // After many a late id tiny goes on with the same text as after another one, and so does an engine
-  // with a small fault; its K and V differ all the same.
+  // After many late ids `tiny` emits the same text as after another late id, and so does an engine
+  // with a small fault; only its K and V differ.
   const Ends kTokenOrState = {{V::kFailToken, "late id"}, {V::kIntegrity, "state receipt"}};
   const Ends kLeavesWork = {{V::kIntegrity, "left work on its device"}};
   std::vector<TimingFault> table;
@@ -96,8 +96,8 @@ std::vector<TimingFault> make_faults() {
     fault.cpu_times = cpu, fault.cuda_times = cuda;
   };
   add("T1", "remembers ids by prompt and gives them back", "remembers_prompts", kTokenOrState);
-  // A cheat of this table takes less than 1 % of the honest time. On a CPU that other programs use,
-  // honest times of one case differ by a third.
+  // A cheat of this table takes less than 1 % of the honest time, while honest times of one case
+  // differ by a third on a CPU that other programs use.
   compare(
       add("T1", "remembers ids by prompt and last id: finds nothing", "remembers_inputs", kPasses),
       {TimesCompared::kToSound, 0.6, 1.7}, {TimesCompared::kToSound, 0.9, 1.1});
@@ -146,7 +146,7 @@ const std::vector<TimingRunInfo>& timing_runs() {
       // On a card, kernels of a few rows take less time than their launches do, and launches differ
       // by several percent between processes. Attention over 2,048 rows takes longer than both.
       {TimingRun::kPrefill, {"--blocks", "12"}, {"--n-prompt", "256"}, {"--n-prompt", "2048"}},
-      // A block of 31 tokens (5 ms on a CPU) can pass between two turns of a thread that spins.
+      // A block of 31 tokens (5 ms on a CPU) can end before a spinning thread is scheduled again.
       {TimingRun::kLong, {"--n-gen", "256", "--blocks", "8"}},
       {TimingRun::kShortTimeout, {"--n-gen", "31", "--blocks", "8", "--timeout", "5"}},
       {TimingRun::kUneven, {"--n-gen", "31", "--blocks", "28"}},

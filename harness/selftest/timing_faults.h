@@ -12,8 +12,8 @@
 
 namespace mkbench {
 
-// What is run: options of `mkbench run` besides engines and device. Rows of one run share a case,
-// unless a row stands alone.
+// Kinds of `mkbench run` by their options (besides engines and device). Rows of one kind share a
+// case, unless a row stands alone.
 enum class TimingRun { kDecode, kPrefill, kLong, kShortTimeout, kUneven, kCopies };
 
 struct TimingRunInfo {
@@ -27,25 +27,25 @@ inline const TimingRunInfo& timing_run(TimingRun run) {
   return timing_runs()[static_cast<size_t>(run)];
 }
 
-// Which times a row compares. The first two take the fastest block of each: other programs only add
-// to a time. Their ratio must lie in the row's band.
+// Which times a row compares. kToSound and kSoundAlone compare fastest blocks, because other
+// programs only add to a time; the ratio must lie in the row's band.
 enum class TimesCompared {
   kNone,
-  kToSound,  // the library's times to the sound engine's in the same case
-  // The sound engine's times beside the library to its times without it. The interval beside it
-  // must not lie above the other one by more than the margin of a machine without calibration.
+  kToSound,  // ratio of the library's times to the sound engine's in the same case
+  // Ratio of the sound engine's times beside the library to its times alone. The interval beside it
+  // must not lie above the one alone by more than an uncalibrated machine's margin.
   kSoundAlone,
   // Every 7th block takes longer. The report must name outliers, lag-1 and trend, and the interval
   // must reach the mean that these longer blocks give.
   kUneven,
   // The verdict of the comparison with the sound engine: neither FASTER nor SLOWER.
   kSame,
-  // The library's times to first token to the sound engine's, block by block: the interval of the
-  // median ratio must reach the band. The library's prefill() must have put its work off.
+  // Ratio, block by block, of the library's time to first token to the sound engine's: the interval
+  // of its median must reach the band. The library's prefill() must have postponed its work.
   kDeferred,
 };
 
-// A verdict, and text that one of its reasons must hold; empty: it must have no reason.
+// A verdict, and a text that one of its reasons must hold; empty: there must be no reason.
 struct TimingEnd {
   Verdict verdict;
   std::string_view reason;
@@ -66,10 +66,10 @@ struct TimingFault {
   std::string_view id, what;
   TimingRun run = TimingRun::kDecode;
   std::vector<TimingEngine> engines;
-  bool cpu = true, cuda = true;  // lanes
+  bool cpu = true, cuda = true;  // the devices on which it runs
   bool alone = false;            // in a case without other rows
   TimingBand cpu_times{}, cuda_times{};
-  // How `mkbench audit` must end for each library, and with PASS for the sound engine; empty: it is
+  // How `mkbench audit` must end for each library (the sound engine must pass); empty: the audit is
   // not run.
   std::vector<TimingEnd> audit{};
 };
@@ -83,12 +83,12 @@ struct TimingOutcome {
   Verdict verdict = Verdict::kSkipped;
   std::vector<std::string> reasons;
   int samples = 0;
-  double fastest_ms = 0;               // a token, of the fastest block; 0: no time is shown
+  double fastest_ms = 0;               // per token, in the fastest block; 0: no time is shown
   std::optional<Interval> interval{};  // of the mean, ms a token
   int outliers = 0;
   bool drift = false;                // lag-1 and trend are reported
-  std::map<int, double> block_ms{};  // a token, by block
-  // The median share of prefill() in a block's time; 0: no block has timed one.
+  std::map<int, double> block_ms{};  // per token, by block
+  // The median share of prefill() in a block's time; 0: no block timed its prefill().
   double prefill_share = 0;
   std::string against_sound{};  // verdict of the comparison with the sound engine; empty: none
 };
@@ -102,11 +102,11 @@ std::string end_surprise(const std::vector<TimingEnd>& ends, Verdict verdict,
                          const std::vector<std::string>& reasons);
 // How an engine's outcome differs from its row of the table; empty if it does not.
 std::string surprise(const TimingEngine& wanted, const TimingOutcome& found);
-// How the sound engine of a case falls short of PASS, an interval and `blocks` samples; empty where
-// it does not.
+// What the sound engine of a case lacks of PASS, an interval and `blocks` samples; empty if it
+// lacks nothing.
 std::string control_surprise(const TimingOutcome& sound, int blocks);
-// How a ratio of times leaves the band (`found` to `to`), or cannot be told; empty if it lies
-// inside.
+// How the times of `found`, compared with those of `to`, leave the band, or why the comparison
+// fails; empty if they lie inside.
 std::string times_surprise(const TimingBand& band, const TimingOutcome& found,
                            const TimingOutcome& to);
 

@@ -7,12 +7,12 @@
 
 namespace mkbench {
 
-// A memfd (no place in /dev/shm is needed) and its mapping. The parent makes and enlarges it, the
-// host maps it anew where it has become larger; neither can make it smaller, which would end the
-// other process with SIGBUS.
+// A memfd (which needs no room in /dev/shm) and its mapping. The parent makes and enlarges it, and
+// the host maps it again once it is larger. Neither can shrink it, because that would end the other
+// process with SIGBUS.
 class Arena {
  public:
-  Arena();                             // a new one; throws Error(kRuntime)
+  Arena();                             // the parent's side; throws Error(kRuntime)
   explicit Arena(int fd) : fd_(fd) {}  // the host's side
   ~Arena();
   Arena(const Arena&) = delete;
@@ -30,7 +30,7 @@ class Arena {
   size_t mapped_bytes_ = 0;
 };
 
-// Where the arrays of a decode() of n steps lie: forced ids, emitted ids, logits.
+// Offsets of the arrays of a decode() of n steps: forced ids (at 0), emitted ids, logits.
 struct DecodeArena {
   size_t ids, logits, bytes;
   DecodeArena(int n, bool with_logits, int vocab) {

@@ -13,7 +13,7 @@
 namespace mkbench {
 namespace {
 
-// Every alternative of a variant with its default values, which show names and types.
+// Every alternative of a variant, with default values that show the fields' names and types.
 template <typename Variant, size_t... I>
 nlohmann::json examples(std::index_sequence<I...>) {
   nlohmann::json list = nlohmann::json::array();

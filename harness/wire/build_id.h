@@ -1,4 +1,4 @@
-// The build to which a parent and its hosts must belong.
+// Identifies a build: a parent and its hosts must be of the same one.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -10,8 +10,8 @@ namespace mkbench {
 // of the sha256 of wire_fields().
 std::string build_id();
 
-// All calls and answers with their fields and default values, for scripts/host.py, the host written
-// in Python, in place of the C++ structs. Its parent sends them before all else.
+// All calls and answers with their fields and default values. scripts/host.py, the host written in
+// Python, has them in place of the C++ structs; its parent sends them before anything else.
 nlohmann::json wire_fields();
 
 }  // namespace mkbench

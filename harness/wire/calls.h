@@ -1,5 +1,5 @@
-// What a parent asks a host, and what hosts answer: one struct a message, with one list of its fields
-// (references/base/fields.h). No other code spells kType. Ids and logits lie in the arena (arena.h).
+// What a parent asks a host, and what hosts answer: one struct per message, with one list of fields
+// (references/base/fields.h). No other code spells kType. The arena (arena.h) holds ids and logits.
 #pragma once
 
 #include <cstdint>
@@ -47,7 +47,7 @@ struct PlainCall {
   }
 };
 
-// `ids` ids lie in the arena. Answer: Prefilled.
+// The arena holds `ids` ids. Answer: Prefilled.
 struct PrefillCall {
   static constexpr char kType[] = "prefill";
   int engine = 0, ids = 0;
@@ -56,7 +56,7 @@ struct PrefillCall {
   }
 };
 
-// Where forced or logits is set, the arena holds the forced ids, or has room for the logits
+// With `forced` the arena holds the forced ids, with `logits` it has room for the logits
 // (DecodeArena). Answer: Decoded.
 struct DecodeCall {
   static constexpr char kType[] = "decode";
@@ -90,7 +90,7 @@ struct RewindCall {
   }
 };
 
-// Decodes n tokens while everything that reaches the card is recorded. Answer: Traced.
+// Decodes n tokens and records everything that reaches the card. Answer: Traced.
 struct TraceCall {
   static constexpr char kType[] = "trace";
   int engine = 0, n = 0;
@@ -114,7 +114,7 @@ struct RestoreCall {
   }
 };
 
-// Answer: Able; `why` says what of the stress the engine leaves out.
+// Answer: Able; `why` says which part of the stress the engine leaves out.
 struct StressCall {
   static constexpr char kType[] = "stress";
   int engine = 0;
@@ -124,7 +124,7 @@ struct StressCall {
   }
 };
 
-// Whether the decodes that follow record their timeline. Answer: Able.
+// Switches the recording of timelines on or off for later decodes. Answer: Able.
 struct SetTimelineCall {
   static constexpr char kType[] = "set_timeline";
   int engine = 0;
@@ -144,7 +144,7 @@ struct TimelineCall {
   }
 };
 
-// hidden(layer) where position is absent, else kv_row(layer, position). Answer: Floats.
+// hidden(layer) if `position` is absent, else kv_row(layer, position). Answer: Floats.
 struct StateCall {
   static constexpr char kType[] = "state";
   int engine = 0, layer = 0;
@@ -176,7 +176,7 @@ struct AblateCall {
 
 // ---- to a host: calls of the process ----
 
-// Bytes of the request's device that an engine of this config would take. Answer: Described.
+// Asks how many bytes of its device an engine of this config would take. Answer: Described.
 struct DescribeCall {
   static constexpr char kType[] = "describe";
   EngineRequest request;
@@ -186,7 +186,7 @@ struct DescribeCall {
   }
 };
 
-// Answered at once; the time that it takes is what a call costs. Answer: Answered.
+// Answered at once: the time of the round trip is the cost of a call. Answer: Answered.
 struct PingCall {
   static constexpr char kType[] = "ping";
   static void fields(auto&) {}
@@ -213,17 +213,17 @@ struct CardCall {
   static constexpr char kType[] = "card";
   int gpu = 0;
   bool compute = false;               // runs one real operation on the GPU
-  std::vector<std::string> models{};  // models for which ring's obstacle is asked
+  std::vector<std::string> models{};  // for each: asks whether ring can run it
   static void fields(auto& v) {
     list_fields(v, "gpu", &CardCall::gpu, "compute", &CardCall::compute, "models",
                 &CardCall::models);
   }
 };
 
-// Asks a host of libtorch engines for its library. Answer: TorchTold.
+// Asks a host of libtorch engines about its libtorch. Answer: TorchTold.
 struct TorchCall {
   static constexpr char kType[] = "torch";
-  std::optional<int> compute_on{};  // runs one real product on that GPU
+  std::optional<int> compute_on{};  // runs one real matrix product on that GPU
   static void fields(auto& v) { list_fields(v, "compute_on", &TorchCall::compute_on); }
 };
 
@@ -278,7 +278,7 @@ struct Prefilled {
   }
 };
 
-// `ids` ids lie in the arena.
+// The arena holds `ids` ids.
 struct Decoded {
   static constexpr char kType[] = "decoded";
   EngineState state;
@@ -298,7 +298,7 @@ struct Traced {
   static void fields(auto& v) { list_fields(v, "state", &Traced::state, "trace", &Traced::trace); }
 };
 
-// `spans` spans lie in the arena, those that found room; timeline.lost counts the others, too.
+// The arena holds the `spans` spans that found room; timeline.lost includes those that did not.
 struct TimelineTold {
   static constexpr char kType[] = "timeline_told";
   int64_t spans = 0;
@@ -308,8 +308,8 @@ struct TimelineTold {
   }
 };
 
-// How long the flush took by the host's own clock: the parent's would also show how long the system
-// lets two processes wait for each other.
+// How long the flush took by the host's clock; the parent's would include the time in which the two
+// processes wait for each other to be scheduled.
 struct Flushed {
   static constexpr char kType[] = "flushed";
   double ms = 0;
@@ -322,7 +322,7 @@ struct Saved {
   static void fields(auto& v) { list_fields(v, "snapshot", &Saved::snapshot); }
 };
 
-// `floats` numbers lie in the arena; absent where the engine has none.
+// The arena holds `floats` numbers; absent if the engine does not show that state.
 struct Floats {
   static constexpr char kType[] = "floats";
   std::optional<int> floats;
@@ -363,7 +363,7 @@ struct StageTold {
   static void fields(auto& v) { list_fields(v, "stage", &StageTold::stage); }
 };
 
-// Where a running engine is; sent over the second channel whenever a byte arrives on it.
+// Where a running engine is; sent over the second channel when kAskProgress arrives on it.
 struct ProgressTold {
   static constexpr char kType[] = "progress";
   int position = -1, layer = -1;
@@ -374,11 +374,11 @@ struct ProgressTold {
   }
 };
 
-// What a host reports on a call that stands still, for a post-mortem; sent over the second channel
+// A host's report on its call that stands still, for a post-mortem; sent over the second channel
 // when kAskHang arrives on it.
 struct HangTold {
   static constexpr char kType[] = "hang";
-  int64_t launches = -1;  // of the engine, before the call; -1: no engine is in a call
+  int64_t launches = -1;  // of the engine before the call; -1: no engine is in a call
   int position = -1, layer = -1;
   std::string phase;
   std::optional<Standstill> launch{};  // absent if the engine cannot tell
@@ -391,7 +391,7 @@ struct HangTold {
 struct CardFacts {
   static constexpr char kType[] = "card";
   DeviceList devices;
-  std::string architectures;                 // that this build has code for
+  std::string architectures;                 // those that this build has code for
   std::vector<RingObstacle> ring_obstacles;  // of the models asked for
   std::optional<DeviceCheck> check;
   static void fields(auto& v) {

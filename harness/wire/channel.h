@@ -14,14 +14,14 @@ inline constexpr int kProgressFd = 4;  // the second channel: a byte asks, a fra
 inline constexpr int kArenaFd = 5;     // arena.h
 // What the parent writes to kProgressFd: kAskProgress for ProgressTold, kAskHang for HangTold.
 inline constexpr char kAskProgress = '?', kAskHang = '!';
-// The parent's stderr. A host begins with a file as stderr, which tells the parent why the host did
-// not start, and puts this one in its place before it says hello.
+// The parent's stderr. A host starts with a file as its stderr, so that the parent can read why it
+// failed to start, and replaces it with this descriptor before it sends Hello.
 inline constexpr int kStderrFd = 6;
 
 inline constexpr size_t kMostFrameBytes = size_t{64} << 20;
 
-// Sends one frame; false where the other end is gone. Bytes that are not UTF-8 are replaced,
-// because a message about a failure must not fail itself.
+// Sends one frame; false if the other end is gone. Bytes that are not UTF-8 are replaced, because a
+// message about a failure must not fail itself.
 bool send_frame(int fd, const nlohmann::json& message);
 
 // Puts frames together from the bytes of a socket.
@@ -42,7 +42,7 @@ class FrameReader {
   std::string bytes_, frame_;
 };
 
-// Writes all bytes; false where the other end is gone.
+// Writes all bytes; false if the other end is gone.
 bool write_all(int fd, const void* data, size_t bytes);
 
 }  // namespace mkbench

@@ -1,5 +1,5 @@
-# Runs at every build: writes the commit to ${OUTPUT}, and touches that file only when it changes. A tree that
-# scripts/remote.sh sent has no .git; it comes with a file that says "<commit> true|false".
+# Runs at every build: writes the commit to ${OUTPUT}, and touches that file only if its text changes. A tree that
+# scripts/remote.sh sent has no .git, but a file with "<commit> true" (uncommitted changes) or "<commit> false".
 execute_process(COMMAND git -C ${SOURCE} rev-parse HEAD
   OUTPUT_VARIABLE sha OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET RESULT_VARIABLE failed)
 set(dirty false)

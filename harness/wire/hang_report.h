@@ -13,7 +13,7 @@ namespace mkbench {
 // The stacks of a host's threads or of the card's blocks.
 struct StackDump {
   std::string tool;  // "gdb", "cuda-gdb"
-  std::string text;  // as the tool printed it; empty where `why` says why there is none
+  std::string text;  // as the tool printed it; empty if `why` says that it could not
   std::string why;
   static void fields(auto& v) {
     list_fields(v, "tool", &StackDump::tool, "text", &StackDump::text, "why", &StackDump::why);
@@ -21,13 +21,13 @@ struct StackDump {
 };
 
 struct HangReport {
-  std::string engine;     // what the host holds, as reports call it
+  std::string engine;     // the host's engine, as reports name it
   std::string call;       // "prefill", "decode"
   double seconds = 0;     // how long the call had been running
   bool killed = false;    // false: the engine's own limit for a wait ended the call
   std::string line;       // "HANG: block 57 waits in ..."
-  HangFinding finding{};  // why, as far as the launch is known
-  bool answered = false;  // the host has answered; `told` is empty without it
+  HangFinding finding{};  // why it hangs, as far as the state of the launch is known
+  bool answered = false;  // the host answered kAskHang; if not, `told` is empty
   HangTold told{};
   std::vector<StackDump> stacks{};
   static void fields(auto& v) {

@@ -15,10 +15,10 @@ namespace mkbench {
 // How long one call may take, in seconds.
 struct CallLimit {
   double expected_s = 300;  // from then on the call must show progress
-  double longest_s = 300;   // ends it even while it shows progress
+  double longest_s = 300;   // ends the call even while it shows progress
 };
 
-// Limits of a question that loads nothing: 60 s, also for a driver that hangs at its first call.
+// Limits of a question that loads nothing: 60 s, even if the driver hangs at its first call.
 inline constexpr CallLimit kQuestion{60, 60};
 
 class HostLink {
@@ -31,14 +31,14 @@ class HostLink {
   // Called for every call that stood still, before its host is killed.
   OnHang on_hang = [](const HangReport&) {};
 
-  // Calls and returns the answer, which is never Failed or StageTold: these are thrown as Error and
-  // given to `on_stage`. Throws Error with the kind of the failure; kHang or kTimeout where the
-  // call reached its limit, kRuntime or kEnvUnfit where the host has died, and Interrupted after
-  // Ctrl-C. After kHang, kTimeout and a death the link is dead.
+  // Makes a call and returns its answer. Failed is thrown as Error of its kind; StageTold goes to
+  // `on_stage`. Throws Error(kHang) or Error(kTimeout) if the call reaches its limit, kRuntime or
+  // kEnvUnfit if the host dies, and Interrupted after Ctrl-C. After kHang, kTimeout or the host's
+  // death the link is dead.
   virtual FromHost call(const ToHost& call, const CallLimit& limit,
                         const std::function<void(const std::string&)>& on_stage = {}) = 0;
   virtual Arena& arena() = 0;
-  // Where the host was when it was last asked; does not wait. May be called from another thread.
+  // The host's progress when last asked for; does not wait. May be called from another thread.
   virtual ProgressTold progress() = 0;
   virtual ProcessFacts facts() = 0;
   virtual bool alive() const = 0;
@@ -48,7 +48,7 @@ class HostLink {
   virtual void end(ErrorKind kind, const std::string& why) = 0;
 };
 
-// call() for a call with one kind of answer. Throws Error(kRuntime) for another answer.
+// call() for a call with one kind of answer. Throws Error(kRuntime) for any other answer.
 template <typename Answer>
 Answer ask(HostLink& link, const ToHost& call, const CallLimit& limit,
            const std::function<void(const std::string&)>& on_stage = {}) {

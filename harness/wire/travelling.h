@@ -1,5 +1,5 @@
-// What travels inside the messages of calls.h: field lists of other rooms' structs, and what several
-// messages have in common.
+// Parts of the messages in calls.h: field lists of structs that belong to other rooms, and structs
+// that several messages share.
 #pragma once
 
 #include <cstdint>
@@ -61,7 +61,7 @@ void describe_fields(V& v, Tag<Stress>) {
   list_fields(v, "count_from", &S::count_from, "delay_us", &S::delay_us, "delay_seed",
               &S::delay_seed);
 }
-// The fields leave out the spans, which travel as bytes.
+// Without the spans, which travel as bytes in the arena.
 template <typename V>
 void describe_fields(V& v, Tag<Timeline>) {
   using T = Timeline;
@@ -121,13 +121,13 @@ struct WeightsPlace {
 };
 
 struct RingObstacle {
-  std::string model, obstacle;  // obstacle: empty where ring can run the model
+  std::string model, obstacle;  // obstacle: empty if ring can run the model
   static void fields(auto& v) {
     list_fields(v, "model", &RingObstacle::model, "obstacle", &RingObstacle::obstacle);
   }
 };
 
-// One setting of ring and its time. Which numbers of the setting vary depends on the sweep.
+// One setting of ring and its time. Each sweep varies other numbers of the setting.
 struct TunedTime {
   int in_flight = 0, gap = 0, split_from = 0;
   double us = 0;  // per token
@@ -146,7 +146,7 @@ struct TuneSweep {
   }
 };
 
-// The state of an engine after each call, which its proxy keeps.
+// The state of an engine after a call; its proxy keeps the latest one.
 struct EngineState {
   int position = 0;
   int64_t launches = 0;
@@ -155,7 +155,7 @@ struct EngineState {
   }
 };
 
-// An interval of CLOCK_MONOTONIC, which is the same for all processes of a machine.
+// An interval in ns of CLOCK_MONOTONIC, which is the same for all processes of a machine.
 struct HostInterval {
   int64_t begin = 0, end = 0;
   double ms() const { return static_cast<double>(end - begin) / 1e6; }
