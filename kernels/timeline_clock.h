@@ -28,8 +28,8 @@ struct BlockClock {
   double ns_per_cycle = 0;
 };
 
-// The lines of all blocks, and the readings' deviations from them: deviations common to all blocks (the clocks'
-// frequency changed), and of single blocks, as happens to multiprocessors at full load.
+// The lines of all blocks, and the readings' deviations from them: common to all blocks (the
+// clocks' frequency changed), or of a single block, as happens to multiprocessors at full load.
 class LaunchClocks {
  public:
   // `anchors`: (blocks, readings). Throws Error(kRuntime), its message prefixed with `who`, if a block has not read
@@ -51,7 +51,7 @@ class LaunchClocks {
   std::vector<BlockClock> blocks_;
   std::vector<double> common_;  // deviation common to all blocks, by ClockReading::number
   bool by_reading_ = false;     // the linear fit is rejected: interpolate from reading to reading
-  double step_ns_ = 0;          // the smallest step of the timer that was seen; 0: none was
+  double step_ns_ = 0;          // the smallest step of the timer that was seen; 0: unknown
   unsigned long long first_ns_ = 0;
 };
 
