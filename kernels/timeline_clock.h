@@ -13,7 +13,7 @@ namespace mkbench {
 
 // One reading of a block's two clocks, as distances from the block's first reading.
 struct ClockReading {
-  size_t number = 0;  // index among the block's readings, written or not
+  size_t number = 0;  // index among the block's readings, unwritten ones included
   double cycles = 0, ns = 0;
   double read_cycles = 0;  // how long the reading took; the timer was sampled some time within
   double step_ns = 0;      // timer resolution in ns; 0 if unknown
@@ -24,7 +24,7 @@ struct ClockReading {
 struct BlockClock {
   TimelineAnchor first{};              // the first reading that was written
   std::vector<ClockReading> readings;  // the written ones, in order of time
-  double cycles = 0, ns = 0;           // a point of the line
+  double cycles = 0, ns = 0;           // a point on the line
   double ns_per_cycle = 0;
 };
 

@@ -163,7 +163,7 @@ __device__ __forceinline__ void block_drop_residual(const LaunchParams& p) {
 
 }  // namespace
 
-// kernel.cuh's table of contents, with faults between the phases.
+// decode_step() of kernel.cuh, with faults between the phases.
 template <>
 __device__ __forceinline__ bool decode_step<FaultyTiny>(const LaunchParams& p,
                                                         Shared<FaultyTiny>& s,
