@@ -8,7 +8,7 @@ namespace mkbench {
 // go unnoticed.
 inline constexpr unsigned long long kNanKey = ~0ull;
 
-// Larger logits give larger keys; among equal logits the lowest row has the largest.
+// Larger logits give larger keys; among equal logits the lowest row has the largest key.
 __device__ __forceinline__ unsigned long long best_key(float logit, int row) {
   if (logit != logit) return kNanKey;
   const unsigned bits = __float_as_uint(logit + 0.0f);  // -0 becomes +0: they are equal

@@ -4,7 +4,7 @@
 
 namespace mkbench {
 
-inline constexpr int kMostRecords = 1024;  // blocks from this number on write no record
+inline constexpr int kMostRecords = 1024;  // blocks with this or a higher number write no record
 
 // Plain ints: host and device code agree on their layout, and no CUDA header is needed.
 struct BlockRecord {

@@ -11,7 +11,7 @@ namespace {
 
 using Copies = std::vector<HostCopy>;
 
-// Memory for `m`, whose copy is added to `copies`.
+// Allocates memory for `m` and appends the copy that will fill it to `copies`.
 DeviceBuffer<Bf16> add(const Matrix& m, Copies& copies) {
   DeviceBuffer<Bf16> buffer(m.size());
   copies.push_back({buffer.get(), m.data, m.bytes()});

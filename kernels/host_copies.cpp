@@ -16,7 +16,7 @@ namespace {
 
 constexpr size_t kPieceBytes = size_t{8} << 20;
 constexpr int kMostThreads = 8;
-// Below this, page-locking the buffers takes longer than they save.
+// For fewer bytes, page-locking the buffers takes longer than using them saves.
 constexpr size_t kLeastBytes = size_t{256} << 20;
 
 std::vector<HostCopy> in_pieces(const std::vector<HostCopy>& copies) {

@@ -15,7 +15,7 @@ struct LaunchConfig {
   int shared_bytes = 0;  // dynamic, per block
 };
 
-// In all functions `engine` is the name that the messages begin with, e.g. "plain megakernel".
+// `engine`, in all functions: the name with which messages begin, e.g. "plain megakernel".
 
 // A layer's dimensions, named as in config.json, e.g. "hidden_size 1024, ..., head_dim 128".
 std::string layer_shape_text(const ModelShape& shape);
@@ -35,8 +35,8 @@ void use_device(const std::string& engine, int gpu);
 void check_memory(const std::string& engine, int64_t bytes, int64_t bytes_per_position = 0,
                   int positions = 0);
 
-// How many positions fit in `free` bytes when `bytes` are needed for `positions` positions, of
-// `bytes_per_position` each, and all else; 0 if not even one fits.
+// How many positions fit in `free` bytes; 0 if not even one. `bytes` is what `positions` positions,
+// of `bytes_per_position` each, need together with everything else.
 int64_t fitting_positions(int64_t bytes, int64_t free, int64_t bytes_per_position, int positions);
 
 // How many blocks of the launch the device `gpu` holds at a time; 0 if its shared memory is too small

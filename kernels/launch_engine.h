@@ -98,8 +98,8 @@ class LaunchEngine : public Engine {
   virtual std::vector<float> read_row(int layer, int position) const = 0;
   // Values derived from KV rows and kept beside them, see Snapshot::derived.
   virtual std::vector<float> derived() const { return {}; }
-  // Restores what derived() returned at `position`. After a reset it is called with no values and
-  // position 0.
+  // Restores what derived() returned at `position`. Empty `values` (after a reset or a NaN logit,
+  // or from a snapshot without any) mean: compute them from the KV rows below `position`.
   virtual void restore_derived(const std::vector<float>& /*values*/, int /*position*/) {}
   // Completes `status` after a launch, for kernels that report a fault in other memory.
   virtual void collect_fault(KernelStatus& /*status*/) const {}
@@ -107,7 +107,7 @@ class LaunchEngine : public Engine {
   virtual Error fault_error(const KernelStatus& f) const;
 
   // Where the blocks of the last launch stand; nullopt if unknown. `ended`: the launch is over and
-  // `status` is complete; otherwise the launch still runs, and another thread than the engine's calls.
+  // `status` is complete; otherwise it still runs, and the caller is not the engine's thread.
   virtual std::optional<Standstill> find_standstill(const KernelStatus& status,
                                                     bool ended) const = 0;
   // Called when an error of a launch has been collected, before the next launch.
@@ -120,7 +120,7 @@ class LaunchEngine : public Engine {
   struct RecordedInstance {
     LaunchConfig launch;
     std::vector<std::string> roles;
-    int most_readings = 1;  // of each block's clocks in a step
+    int most_readings = 1;  // how often a block reads its clocks in a step, at most
   };
   virtual std::optional<RecordedInstance> recorded_instance() const = 0;
 
@@ -162,7 +162,7 @@ class LaunchEngine : public Engine {
   const ModelConfig& config() const { return config_; }
   const LaunchEngineTraits& traits() const { return traits_; }
   const SideStream& side() const { return side_; }
-  // Position of the last launch's first step, its grid, and how many of its blocks the device holds.
+  // Position of the last launch's first step; the kernel's grid; how many blocks the device holds.
   int launch_position() const { return launch_position_; }
   int grid() const { return launch_.blocks; }
   int resident() const { return resident_; }
@@ -192,16 +192,16 @@ class LaunchEngine : public Engine {
   std::atomic<bool> running_{false};  // the device works on a launch
   std::atomic<int> launch_position_{0};
   mutable std::mutex stood_mutex_;
-  std::optional<Standstill> stood_;            // of the last launch that raised a hang
+  std::optional<Standstill> stood_;            // the last launch's, if it raised a hang
   DeviceBuffer<float> hidden_;                 // (layers, hidden)
   DeviceBuffer<unsigned long long> cycles_;    // (2)
-  DeviceBuffer<unsigned long long> token_ns_;  // this and the next five grow with the calls
+  DeviceBuffer<unsigned long long> token_ns_;  // this and the next five grow as calls need
   DeviceBuffer<int> inputs_, outputs_;
   DeviceBuffer<float> logits_, normed_;
   DeviceBuffer<Bf16> vectors_;
   MappedValue<KernelStatus> status_;
   std::optional<TimelineRecorder> recorder_;  // set while timelines are recorded
-  LaunchConfig unrecorded_;                   // the launch that the recording one replaces
+  LaunchConfig unrecorded_;                   // what set_timeline(false) goes back to
   bool recorded_ = false;                     // a launch has recorded a timeline
   Event start_, stop_;
   double host_ms_ = 0;        // time of the last launch by the host's clock

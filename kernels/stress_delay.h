@@ -5,7 +5,7 @@
 
 namespace mkbench {
 
-// The wait in nanoseconds before arrival `count` of `block`, below `most_ns`; 0 for seven of eight arrivals.
+// Nanoseconds that `block` waits before arrival `count`: below `most_ns`; 0 for 7 of 8 arrivals.
 MKBENCH_HD constexpr unsigned stress_delay_ns(unsigned seed, unsigned block, unsigned count,
                                               unsigned most_ns) {
   unsigned x = seed ^ (block * 0x9e3779b9u) ^ (count * 0x85ebca6bu);

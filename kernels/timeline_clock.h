@@ -13,7 +13,7 @@ namespace mkbench {
 
 // One reading of a block's two clocks, as distances from the block's first reading.
 struct ClockReading {
-  size_t number = 0;  // index among the block's readings, written or not
+  size_t number = 0;  // index among the block's readings, unwritten ones included
   double cycles = 0, ns = 0;
   double read_cycles = 0;  // how long the reading took; the timer was sampled some time within
   double step_ns = 0;      // timer resolution in ns; 0 if unknown
@@ -24,12 +24,12 @@ struct ClockReading {
 struct BlockClock {
   TimelineAnchor first{};              // the first reading that was written
   std::vector<ClockReading> readings;  // the written ones, in order of time
-  double cycles = 0, ns = 0;           // a point of the line
+  double cycles = 0, ns = 0;           // a point on the line
   double ns_per_cycle = 0;
 };
 
-// The lines of all blocks, and the readings' deviations from them: deviations common to all blocks (the clocks'
-// frequency changed), and of single blocks, as happens to multiprocessors at full load.
+// The lines of all blocks, and the readings' deviations from them: common to all blocks (the
+// clocks' frequency changed), or of a single block, as happens to multiprocessors at full load.
 class LaunchClocks {
  public:
   // `anchors`: (blocks, readings). Throws Error(kRuntime), its message prefixed with `who`, if a block has not read
@@ -51,7 +51,7 @@ class LaunchClocks {
   std::vector<BlockClock> blocks_;
   std::vector<double> common_;  // deviation common to all blocks, by ClockReading::number
   bool by_reading_ = false;     // the linear fit is rejected: interpolate from reading to reading
-  double step_ns_ = 0;          // the smallest step of the timer that was seen; 0: none was
+  double step_ns_ = 0;          // the smallest step of the timer that was seen; 0: unknown
   unsigned long long first_ns_ = 0;
 };
 

@@ -20,8 +20,8 @@ Site site_of(const TimelineEvent& event) {
           event.step};
 }
 
-// Adds the spans between a track's events, and returns the step of the last span: -1 without spans. Times are not yet
-// relative to the earliest span of all blocks.
+// Appends the spans between a track's events to `spans`; returns the last one's step, -1 without
+// spans. Times are not yet relative to the earliest span of all blocks.
 int append_track(const std::string& who, std::span<const TimelineEvent> events, TimelineSpan span,
                  const LaunchClocks& clocks, std::vector<TimelineSpan>& spans) {
   const auto ns = [&](const TimelineEvent& e) {

@@ -13,7 +13,7 @@
 
 namespace mkbench {
 
-// From `cycles` on a track is in the state that `what` says.
+// The track is in state `what` from clock value `cycles` on.
 struct alignas(16) TimelineEvent {
   unsigned long long cycles;
   unsigned what;  // timeline_state()
@@ -39,7 +39,7 @@ MKBENCH_HD constexpr unsigned timeline_state(SpanKind kind, unsigned other_site)
 struct alignas(16) TimelineAnchor {
   unsigned long long ns;      // the timer's value just after it changed; 0: not written
   unsigned long long cycles;  // the multiprocessor's clock then
-  unsigned timer_step_ns;     // by how much the timer changed; 0: it did not
+  unsigned timer_step_ns;     // by how much the timer had changed; 0: no change
   unsigned read_cycles;       // how long this reading of the timer took
 };
 

@@ -67,9 +67,9 @@ struct TrackWriter<true> {
   __device__ __forceinline__ void enter(SpanKind kind, Phase phase, int layer, int step) {
     put(timeline_state(kind, phase, layer), step);
   }
-  // From now on the thread does something else (`kind`) in the same phase.
+  // From now on the thread does `kind`, in the same phase as before.
   __device__ __forceinline__ void mark(SpanKind kind) { put(timeline_state(kind, kSameSite), 0); }
-  // From now on the thread works for the phase that it enters next.
+  // From now on the thread does `kind` for the phase that it enters next.
   __device__ __forceinline__ void mark_next(SpanKind kind) {
     put(timeline_state(kind, kNextSite), 0);
   }

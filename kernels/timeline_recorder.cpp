@@ -7,7 +7,7 @@ namespace mkbench {
 namespace {
 
 constexpr size_t kMostBytes = size_t{512} << 20;
-// ring's loader writes most: two events for each slot, of a layer or of the LM head, that it waits to become free.
+// ring's loader writes most: two events for every wait for a free slot, in a layer or the LM head.
 constexpr size_t kEventsPerLayer = 80, kEventsPerStep = 512, kEventsPerLaunch = 16;
 
 }  // namespace

@@ -26,7 +26,7 @@ constexpr LayerLayout layer_layout(const ModelShape& s) {
   at.q_norm = at.post_norm + h;
   at.k_norm = at.q_norm + static_cast<size_t>(s.head_dim);
   const size_t end = at.k_norm + static_cast<size_t>(s.head_dim);
-  at.stride = (end + 127) / 128 * 128;  // 256-byte slabs keep every 16-byte load aligned
+  at.stride = (end + 127) / 128 * 128;  // slabs of n * 256 bytes: 16-byte loads are aligned
   return at;
 }
 

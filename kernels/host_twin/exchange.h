@@ -62,7 +62,7 @@ class Exchange {
   // other blocks have written.
   Wait arrive(int block);
 
-  // True when the exchange at which `block` waits is complete, and before its first arrival.
+  // True if `block` has not arrived anywhere yet, or if the exchange at which it waits is complete.
   // Acquires what all blocks wrote before they arrived.
   bool passed(int block) const {
     const uint64_t wanted = words_[block].wanted.load(std::memory_order_relaxed);
@@ -77,10 +77,10 @@ class Exchange {
   // The block for which the others wait. Only while the launch stands still.
   Fault find_fault() const;
 
-  // Between launches: no block has begun from now on.
+  // Between launches: marks all blocks as not begun.
   void begin_launch();
-  // Where all blocks are. May be called from another thread while a launch stands still. position: of the
-  // launch's first step; layers: of the model; lm_head: the launch runs the LM head.
+  // Where all blocks are. Another thread may call this while a launch stands still. `position`: the
+  // launch's first; `layers`: the model's; `lm_head`: the launch runs the LM head.
   Standstill standstill(int position, int layers, bool lm_head) const;
 
   // Faults that tests plant at an arrival: the block never goes on (kStall); its thread sleeps for ever
@@ -96,8 +96,8 @@ class Exchange {
   // For tests, between launches: blocks from number `resident` on do not begin, as happens when a grid
   // does not fit on the device.
   void hold_back(int resident) { resident_ = resident; }
-  // Sets counter and epochs to where begin_at() put them, else to zero, and ends disturb() and hold_back(). Only
-  // between launches, after an aborted one.
+  // Sets counter and epochs to begin_at()'s start (zero without it), and ends disturb() and
+  // hold_back(). Only between launches; needed after an aborted one.
   void restart();
 
  private:

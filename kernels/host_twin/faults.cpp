@@ -78,8 +78,8 @@ class FaultyQwen3 final : public Qwen3 {
 
   int32_t block_reduce_best(Block& b) override {
     if (!planted(PlantedFault::kArgmaxEarly)) return Qwen3::block_reduce_best(b);
-    // One block's winner is read too early: it is the winner of the step before, in the first step
-    // -inf. The block is one that scores letters in the tiny checkpoints.
+    // One block's winner is read too early: still that of the step before; -inf in the first step.
+    // The block is one that scores letters in the tiny checkpoints.
     std::vector<Best> winners = b.shared->best;
     Best& early = winners[static_cast<size_t>(b.blocks * 3 / 8)];
     const Best now = early;
@@ -249,7 +249,7 @@ class FaultyQwen3 final : public Qwen3 {
 
   Best best_of(const float* logits, Range rows) override {
     if (!planted(PlantedFault::kArgmaxHalving)) return Qwen3::best_of(logits, rows);
-    // A tree that halves the number of slots: where it is odd, the last slot is lost.
+    // A tree that halves the number of slots: an odd number loses its last slot.
     std::array<Best, kHalvingSlots> slots;
     slots.fill({-kInfinity, std::numeric_limits<int32_t>::max()});
     for (int r = rows.begin; r < rows.end; ++r) {

@@ -404,8 +404,8 @@ class HostTwin final : public Engine {
   std::vector<int32_t> tokens_;
   DecodeTimes times_;
   bool records_ = false;
-  std::optional<TwinTimeline> timeline_;  // of the last launch
-  std::atomic<int> launch_position_{-1};  // of the last launch's first step
+  std::optional<TwinTimeline> timeline_;  // the last launch's
+  std::atomic<int> launch_position_{-1};  // position of the last launch's first step
   std::atomic<bool> launch_head_{false};  // the last launch runs the LM head
   std::atomic<int> reported_block_{0};    // progress() returns the location of this block
 };

@@ -102,7 +102,7 @@ void Qwen3::attend(Block& b, int layer, int kv_head, Range range, const float* q
     score(b, layer, kv_head, from, count, q, scores);
     const float before = largest;
     largest = running_maximum(before, scores, count);
-    // The sums so far were taken against the old maximum.
+    // The sums so far are relative to the old maximum.
     const float rescale = exponential(before - largest);
     sum *= rescale;
     for (int d = 0; d < s.head_dim; ++d) v_sums[d] *= rescale;

@@ -125,7 +125,7 @@ class Qwen3 {
   // scores[i] = K row (from + i) times q.
   virtual void score(const Block& b, int layer, int kv_head, int from, int count, const float* q,
                      float* scores);
-  // The running maximum after a tile of scores, against which their weights are taken.
+  // The running maximum after a tile of scores; the softmax weights are relative to it.
   virtual float running_maximum(float before, const float* scores, int count);
   // v_sums += weights[i] * V row (from + i).
   virtual void add_values(const Block& b, int layer, int kv_head, int from, int count,

@@ -125,7 +125,7 @@ bool Scheduler::resume_if_ready(size_t block) {
   return ready;
 }
 
-// Goes over all blocks once. Each thread starts at a share of its own, so that threads meet late.
+// Goes over all blocks once. Threads start at different blocks, so that they seldom collide.
 bool Scheduler::resume_ready(int worker) {
   const size_t count = tasks_.size();
   const size_t first = count * static_cast<size_t>(worker) / static_cast<size_t>(threads());
@@ -151,8 +151,8 @@ void Scheduler::work(int worker) {
 
 void Scheduler::raise_fault() {
   std::lock_guard lock(mutex_);
-  // Only the first thread writes the fault; after a block has thrown none does, because the block's
-  // error is the reason.
+  // Only the first thread writes the fault. If a block has thrown, none does: the block's error is
+  // the reason.
   if (!abort_.load(std::memory_order_relaxed)) fault_ = exchange_->find_fault();
   abort_.store(true, std::memory_order_relaxed);
 }

@@ -78,7 +78,7 @@ void weighted_sum_portable(const Bf16* w, int rows, int cols, const float* p, fl
 }
 
 #if defined(__x86_64__)
-// Not by target_clones: its ifunc resolvers run before a sanitizer has started.
+// target_clones would not do: its ifunc resolvers run before a sanitizer has started.
 __attribute__((target("avx2,fma"))) void matvec_avx2(const Bf16* w, int rows, int cols,
                                                      const float* x, float* y) {
   matvec_body(w, rows, cols, x, y);

@@ -1,4 +1,4 @@
-// The two inner loops of the host twin, over bf16 rows in fp32. The implementation is chosen at run
+// The host twin's two inner loops: bf16 rows, fp32 arithmetic. The implementation is chosen at run
 // time, once, for the processor at hand.
 #pragma once
 

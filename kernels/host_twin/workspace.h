@@ -60,7 +60,7 @@ class RopeTable {
 // The best logit among a block's rows of the LM head.
 struct Best {
   float logit;
-  int32_t id;  // -1 with a NaN logit: some logit was NaN
+  int32_t id;  // -1, with a NaN as `logit`, if any logit was NaN
 };
 
 // Each range is written in one phase by the block that owns it, and read by all blocks after the

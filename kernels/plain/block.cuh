@@ -84,7 +84,7 @@ struct Shared : TrackCursor<kRecords<S>> {
   unsigned long long best[kWarps];
   int token;
   int wait_ok;
-  unsigned expected;  // arrivals so far, used by thread 0 only (GridExchange)
+  unsigned expected;  // arrivals to wait for, used by thread 0 only (GridExchange)
 };
 
 // A thread's place in its block. Each phase calls this_thread() anew, whose empty asm hides the
@@ -115,7 +115,7 @@ __device__ __forceinline__ unsigned narrow(float x) {
 }
 
 // Positions that a step attends to: all rows before it and its own. context_bias is 0 outside of
-// tests; -1 drops the newest row, but never the only one.
+// tests; 1 adds a row, -1 drops the newest one, but never the only one.
 __device__ __forceinline__ int attended_positions(const LaunchParams& p, int position) {
   return max(1, position + 1 + p.context_bias);
 }

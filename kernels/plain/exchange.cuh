@@ -38,8 +38,8 @@ __device__ __forceinline__ void record_wait(const LaunchParams& p, Shared<S>& s,
     s.track.enter(SpanKind::kExchange, phase, layer, position - p.position);
 }
 
-// Thread 0 counts in Shared::expected the arrivals of all phases so far. The count wraps and is
-// compared by difference; in shared memory it costs the other threads no register.
+// In Shared::expected thread 0 keeps the arrivals that complete all phases so far. The count wraps
+// and is compared by difference; in shared memory it costs the other threads no register.
 struct GridExchange {
   const LaunchParams& p;
 
@@ -93,8 +93,8 @@ struct GridExchange {
     return poll_bounded<S>(p, expected, phase, layer, position);
   }
 
-  // Reads timer and abort word every 256 polls only: a poll is an L2 round trip, and reading the
-  // timer each time would double it.
+  // Reads timer and abort word only at every 256th poll: a poll is an L2 round trip, and reading
+  // the timer each time would double its duration.
   template <typename S>
   static __device__ __forceinline__ int poll_bounded(const LaunchParams& p, unsigned expected,
                                                      Phase phase, int layer, int position) {

@@ -26,8 +26,8 @@ __device__ __forceinline__ bool decode_step(const LaunchParams& p, Shared<S>& s,
   return step < p.first_output || phase_lm_head<S>(p, s, x, step);
 }
 
-// Timeline of a launch (kernels/timeline_events.h); no-ops in an instance that does not record: thread 0 writes
-// the block's track, the last thread reads both clocks once a step.
+// Timeline of a launch (kernels/timeline_events.h): thread 0 writes the block's track, the last
+// thread reads both clocks once a step. No-ops in an instance that does not record.
 template <typename S>
 __device__ __forceinline__ void begin_timeline(const LaunchParams& p, Shared<S>& s) {
   if constexpr (kRecords<S>) {

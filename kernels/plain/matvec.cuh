@@ -19,15 +19,15 @@ struct TilePlan {
   int warp_rows;  // rows of which a warp holds a segment
 };
 
-// The plan for a matrix of the whole grid. Few warps share a row, but two segments must fit into a
-// warp's registers, and no warp should be left without a row.
+// The plan for a matrix whose rows are divided among all blocks. As few warps as possible share a
+// row, but two segments must fit into a warp's registers, and every warp should have a row.
 constexpr TilePlan tile_plan(int rows, int cols) {
   const int chunks = ceil_div(cols, kChunk), block_rows = ceil_div(rows, kUsualBlocks);
   int split = 1;
   while (split < kWarps && 2 * ceil_div(chunks, split) > kMostChunks) split *= 2;
   while (kWarps / split > block_rows && 2 * split <= chunks) split *= 2;
   const int wanted = ceil_div(block_rows, kWarps / split);
-  // Where a block has several tiles, a warp holds less: CUDA 12.8 spills otherwise.
+  // If a block has several tiles, a warp holds fewer chunks: CUDA 12.8 spills otherwise.
   const int most = wanted > kMostChunks / ceil_div(chunks, split) ? 8 : kMostChunks;
   const int held = most / ceil_div(chunks, split);
   return {split, held < wanted ? held : wanted};
@@ -88,7 +88,7 @@ struct TileMatvec {
   // activation_index()). The result of tile row t, segment g goes to row_sums[t * kSplit + g]; the
   // caller must synchronise the block before reading it.
   __device__ __forceinline__ void dot(const float4* activations, float* row_sums) const {
-    const int lane = this_thread().lane;  // hidden from the compiler, which else spills on sm_80
+    const int lane = this_thread().lane;  // hidden from the compiler: it would spill on sm_80
     float sums[kRows] = {};
 #pragma unroll
     for (int c = 0; c < kChunks; ++c) {

@@ -30,7 +30,7 @@ constexpr double kSpinLimitMs = 2000;
 // multiprocessors.
 constexpr int kMostBlocks = 256;
 
-// The kernel indexes K and V in pieces of 16 bytes, with 31 bits for each of the two.
+// The kernel's index into K or V counts pieces of 16 bytes and has 31 bits.
 void check_cache_index(const ModelShape& shape, int max_context) {
   const int64_t most = std::numeric_limits<int32_t>::max();
   const int64_t pieces = int64_t{shape.layers} * shape.kv_width() / 8 * max_context;
@@ -51,13 +51,13 @@ void check_layer_shape(const ModelShape& shape) {
                   "; a row in references/shape_table.h and a new build add a shape");
 }
 
-// K and V, and the rotary table.
+// Bytes of K, V and rotary table for one position.
 int64_t bytes_per_position(const ModelShape& shape) {
   return shape.kv_bytes_per_position() +
          static_cast<int64_t>(sizeof(RopePair)) * (shape.head_dim / 2);
 }
 
-// PlantedFault::kNotResident: blocks in the grid per multiprocessor, more than any can hold.
+// PlantedFault::kNotResident: blocks per multiprocessor, more than any multiprocessor can hold.
 constexpr int kTooMany = 8;
 
 // One block a multiprocessor, or what a test sets.
@@ -124,7 +124,7 @@ class PlainEngine final : public LaunchEngine {
  private:
   static constexpr int kControlWords = 2;  // arrivals, abort
 
-  // The counter at launch: a whole number of exchanges.
+  // The counter's value at launch: count_from, rounded down to whole exchanges.
   unsigned first_count() const {
     const auto blocks = static_cast<uint64_t>(grid());
     return static_cast<unsigned>(stress_.count_from / blocks * blocks);
@@ -153,7 +153,7 @@ class PlainEngine final : public LaunchEngine {
       }
       s.blocks.push_back(place);
     }
-    // If the counter holds just the waiting blocks' arrivals, all other blocks are one epoch behind.
+    // If only waiting blocks have arrived at exchange `wanted`, all others are one epoch behind.
     const bool one_behind = s.counted == (s.wanted - 1) * grid + waiting;
     for (BlockPlace& place : s.blocks) {
       if (!place.waiting && one_behind) place.epoch = s.wanted - 1;
@@ -294,7 +294,7 @@ class PlainEngine final : public LaunchEngine {
   }
 
   const double spin_scale_;
-  const LaunchConfig asked_;  // as the options of make_plain() ask
+  const LaunchConfig asked_;  // the launch that make_plain()'s options define
   Stress stress_{};
   const DeviceModel model_;
   DeviceBuffer<Bf16> k_cache_, v_cache_;  // (layers, kv_heads, max_context, head_dim)

@@ -17,8 +17,8 @@ struct PlainOptions {
   double spin_scale = 1.0;  // multiplies the bound of every wait (sanitizers, debuggers)
   int stall_block = -1;     // for tests of the watchdog: this block never arrives at an exchange
   PlantedFault fault = PlantedFault::kNone;
-  // The kernel instance to launch, compiled for the layer shape of these weights (e.g. the one of
-  // faults.h); null for the instance that ships.
+  // The kernel instance to launch, compiled for the layer shape of these weights (e.g.
+  // faulty_kernel()); null for the instance that ships.
   const void* kernel = nullptr;
 };
 

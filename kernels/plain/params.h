@@ -11,8 +11,8 @@ namespace mkbench::plain {
 // All pointers are device memory, except `status` and `records` (host-mapped). bf16 values are 16 raw bits.
 struct LaunchParams {
   const unsigned short* layers;  // slabs of LayerLayout::stride elements
-  const unsigned short* embed;   // (vocab, hidden), indexed by token ids; or, in place of it, given
-                                 // vectors (input_count, hidden), indexed by `inputs`
+  const unsigned short* embed;   // (vocab, hidden), indexed by token ids; or vectors that a caller
+                                 // gives (input_count, hidden), indexed by `inputs`
   const unsigned short* head;    // (vocab, hidden); the embedding when tied
   const unsigned short* final_norm;  // (hidden)
   unsigned short* k_cache;           // (layers, kv_heads, max_context, head_dim)

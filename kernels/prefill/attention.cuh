@@ -15,12 +15,12 @@ namespace mkbench::prefill {
 
 inline constexpr int kQueryRows = 64;
 inline constexpr int kQueryBytes = kQueryRows * kHeadDim * 2;
-// Two stages of K and V, and the low plane of q, which would spill if both planes lay in registers.
+// Two stages of K and V, and q's low plane: both of q's planes in registers would spill.
 inline constexpr int kAttentionShared = 2 * 2 * kTileBytes + kQueryBytes;
 inline constexpr float kMasked = -1e30f;  // finite, so that differences of maxima are finite
 
-// The number of positions that a row attends to: all up to its own. The planted fault
-// (context_bias) drops the newest one, unless it is the only one.
+// The number of positions that a row attends to: all up to its own. Planted faults (context_bias)
+// add one position or drop the newest one, unless it is the only one.
 __device__ __forceinline__ int attended(const AttentionInput& in, int row) {
   return max(1, in.position + row + 1 + in.context_bias);
 }

@@ -22,7 +22,7 @@ struct GemmTile {
   static constexpr int kRows = kRows_, kColumns = kColumns_, kDepth = kDepth_;
   static constexpr int kWarpRows = kWarpRows_, kWarpColumns = kWarpColumns_;
   static constexpr int kGroups = kGroups_, kStages = kStages_;
-  static constexpr int kBlocks = kBlocks_;  // the fewest blocks resident on a multiprocessor
+  static constexpr int kBlocks = kBlocks_;  // blocks that must fit on a multiprocessor
   static constexpr int kAcross = kColumns / kWarpColumns;
   static constexpr int kGroupWarps = kRows / kWarpRows * kAcross;
   static constexpr int kThreads = 32 * kGroupWarps * kGroups;

@@ -23,7 +23,7 @@ struct PlainKv {
 // bytes.
 struct RingKv {
   char* kv;
-  float* key_maxima;  // null, or (layers, kv_heads): raised to new rows' largest |k|
+  float* key_maxima;  // null, or (layers, kv_heads): largest |k|, updated with new rows
   int kv_heads;
   int max_context;
 };

@@ -76,7 +76,7 @@ class PrefillScratch {
 // 64.
 bool supports(const ModelShape& shape);
 
-// Computes the KV rows of `ids` at positions [position, position + ids.size()). The rows below must
+// Computes the KV rows of `ids` at positions [position, position + ids.size()). Earlier rows must
 // be complete, and the caller must have checked the ids. `after_chunk`, if given, is called with
 // the position reached each time that a chunk's rows are complete. Synchronous; returns the number
 // of kernel launches. Throws Error(kBadInput) for a shape that is not supported or more rows than

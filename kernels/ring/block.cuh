@@ -21,8 +21,8 @@ inline constexpr int kTwoRoles = 64;                    // one role warp and ano
 
 // Named barriers: `who arrives -> who waits`, each always between the same roles. kPartials is two
 // barriers, used in turn, one for each set of partial sums. One side arrives and the other waits,
-// because compute-sanitizer's synccheck reports roles as divergent that wait for each other at two
-// places of the code.
+// because compute-sanitizer's synccheck reports two roles as divergent if both wait, at different
+// places in the code.
 // The statistics warp may still read a layer's vectors while the consumers write the next layer's.
 // Therefore Shared has two sets of them, by layer % 2, and the number of layers must be even.
 enum Barrier : int {
@@ -48,16 +48,16 @@ inline constexpr int kRingSlots = ring_slots<L>(9);
 
 // A slot's barrier has one parity bit, which distinguishes two successive uses of the slot only: a
 // warp may look at the barrier only after the copy of the previous use has arrived.
-// In a large ring of a held shape, which holds a whole fetch, a warp looks at several slots ahead
-// and skips slots of the LM head. That is safe as long as at most ring_slots - 4 copies are in
-// flight there (most_head_copies_in_flight() in tuning.h, checked by tests/kernels/test_ring_parity.cpp).
-// Elsewhere every warp takes every slot of the LM head in order. K tiles that a warp skips have
+// A held shape's large ring has room for all slots of one fetch(): there a warp looks at several
+// slots ahead and skips slots of the LM head. That is safe while at most ring_slots - 4 copies are
+// in flight (most_head_copies() in params.h; checked by tests/kernels/test_ring_parity.cpp). In
+// other rings every warp takes every slot of the LM head in order. K tiles that a warp skips have
 // arrived before it takes V, because the barrier kConsumers lies between.
 template <typename L>
 inline constexpr bool kSmallRing = L::kHeld&& kRingSlots<L> < L::kGateUpSlots;
 
-// Tiles of K and of V in a turn of attention, i.e. between two barriers. The limit is that K of a
-// whole turn lies in the consumers' registers.
+// Tiles of K and of V in a turn of attention, i.e. between two barriers. K of a whole turn must fit
+// into the consumers' registers.
 template <typename L, bool kSplit>
 inline constexpr int kTilesPerTurn = kSplit && !kSmallRing<L> ? 4 : 2;
 

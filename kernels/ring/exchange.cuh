@@ -54,7 +54,7 @@ __device__ __forceinline__ unsigned clock_ticks() {
 }
 
 // Whether a wait must fail, because its time bound has expired or another block has raised a fault.
-// The values that follow are then garbage, every later wait gives up too, and the launch ends at the
+// Values read after that are garbage, every later wait gives up too, and the launch ends at the
 // token's end. Waits call this at every 256th poll only: reading the timer takes as long as a poll.
 __device__ __forceinline__ bool give_up(const LaunchParams& p, const Site& at, unsigned expected,
                                         unsigned seen, bool ready, unsigned tries,

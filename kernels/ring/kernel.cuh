@@ -72,7 +72,7 @@ __device__ __forceinline__ void initialise(const LaunchParams& p, Shared<L>& s, 
     s.ended = 0;
     s.token = __ldg(p.inputs);
   }
-  if (kAblation == RingAblation::kNoLoads) {  // the consumers read the slots all the same
+  if (kAblation == RingAblation::kNoLoads) {  // the consumers still read the slots
     for (int i = t; i < kRingSlots<L> * kSlotBytes / 16; i += kThreads) {
       reinterpret_cast<uint4*>(slots)[i] = make_uint4(0, 0, 0, 0);
     }

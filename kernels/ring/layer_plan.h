@@ -49,7 +49,7 @@ struct Rounds {
   MKBENCH_HD constexpr int fragments() const {  // per warp and round
     return tiles * steps + (eight_more ? (tiles + 1) / 2 : 0);
   }
-  MKBENCH_HD constexpr int chunk() const {  // the largest even divisor up to 10
+  MKBENCH_HD constexpr int chunk() const {  // the largest even divisor up to 8; 10 for 10 fragments
     int most = 2;
     for (int c = 4; c <= (fragments() == 10 ? 10 : 8); c += 2) {
       if (fragments() % c == 0) most = c;
@@ -88,7 +88,7 @@ struct LayerPlan {
   int down_parts;
   int down_columns;  // per warp
   Rounds qkv, out, gate_up, down;
-  Rounds head;  // the vocabulary sets the number of rounds
+  Rounds head;  // one round: the vocabulary sets how many there are
 
   constexpr int group_units() const { return units * kMembers; }  // down's columns
   constexpr int half_tile_fragments() const {
@@ -118,14 +118,14 @@ struct LayerPlan {
     return most_of(rounds, half_tile_fragments()) / kWarpFragments;
   }
   // Upper bound of the bytes of struct Shared in block.cuh: partial sums, squares, inputs,
-  // exponentials or the LM head's input, denominators and maxima, q, k and v in planes, accumulators
-  // as seen last, the residual; then members whose size does not depend on the shape.
+  // exponentials or the LM head's input, denominators and maxima, q, k and v in planes, last values
+  // seen of accumulators, the residual; then members whose size does not depend on the shape.
   constexpr int64_t staging_bytes() const {
     return 2 * partial_rows() * 80 + 8 * kConsumerWarps + 4LL * kConsumerWarps * input_words() +
            most_of(4096 * head_pairs, held ? 4 * shape.hidden : 0) + 64 * heads + 256 * head_pairs +
            4 * vectors * 640 + 20LL * shape.hidden + 4 * kMaxLayers + 512;
   }
-  // A streamed shape needs room for a chunk, or for a turn's tiles of K, and one slot more.
+  // A streamed shape needs one slot more than the larger of a chunk and a turn's 4 tiles of K.
   constexpr int least_ring_slots() const { return held ? 3 : most_of(chunk_slots(), 4) + 1; }
   constexpr int64_t least_shared_bytes() const {
     return staging_bytes() + int64_t{least_ring_slots()} * kSlotBytes;
@@ -189,11 +189,11 @@ constexpr bool rounds_fit(const LayerPlan& p) {
          slots_hold(p.down_slots(), p.out_rows, p.group_units());
 }
 
-// Which dimensions of a shape Layout supports, each by itself; and if it supports all of them, whether
-// they also fit together.
+// Which dimensions of a shape Layout supports, each by itself; and, if it supports every one,
+// whether they also fit together (room, rounds).
 struct LayoutFits {
   bool kv_heads, head_dim, heads, hidden, intermediate;
-  bool room;    // the 227 KiB of shared memory before sm_120 suffice
+  bool room;    // a block fits into 227 KiB of shared memory (before sm_120)
   bool rounds;  // see rounds_fit()
   constexpr bool each() const { return kv_heads && head_dim && heads && hidden && intermediate; }
   constexpr bool all() const { return each() && room && rounds; }

@@ -49,7 +49,7 @@ struct HeadIndex {
 // (row + 8, k + 8). The order of k is permuted, so that a lane's B operands are neighbouring
 // activations.
 struct FragmentElement {
-  int warp, fragment;  // the fragment's number among the warp's, from the run's first slot on
+  int warp, fragment;  // fragment: counted per warp from the run's first slot on
   int row8, j, reg, half;
   // `element` (0 .. 8191) of slot number `slot` of a run of slots: 16 warps x 2 fragments x 32 lanes
   // x 8 elements.
@@ -192,7 +192,7 @@ struct Layout {
   struct Place {
     int tile, step;
   };
-  // Tile and step of a warp's fragment, in rounds whose eight_more is false.
+  // Tile and step of a warp's fragment, unless it holds the last 8 columns (eight_more).
   template <Rounds kRounds>
   MKBENCH_HD static constexpr Place place_in(int fragment) {
     constexpr int kTiles = kRounds.tiles, kEach = kTiles * kRounds.steps;
@@ -210,7 +210,7 @@ struct Layout {
     return qkv_weight(g, m, 16 * at.tile + x.row(),
                       kWarpColumns * x.warp + 16 * at.step + x.column16());
   }
-  // A step of O has two heads, 8 dimensions of each.
+  // A k-step of O covers 8 dimensions of each of two heads.
   MKBENCH_HD static constexpr WeightIndex out_at(int g, int m, const FragmentElement& x) {
     const Place at = kHeld ? Place{x.fragment, 0} : place_in<kOutRound>(x.fragment);
     const int column =

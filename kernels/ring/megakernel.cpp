@@ -131,8 +131,8 @@ class RingEngine final : public LaunchEngine {
     options_.ablation = options.ablation;
   }
 
-  // Each launch begins with zeroed words and epoch 1, so there is no counter to set. Delays change the loader: each
-  // seed sets another pace; half of the seeds set attention's slow path, half set a split of the context.
+  // count_from is ignored: each launch begins with zeroed words and epoch 1. Instead of delays, a
+  // seed sets the loader's pace; half of the seeds set the slow path, half a split of the context.
   std::optional<std::string> stress(const Stress& stress) override {
     const auto bits = static_cast<unsigned>(stress.delay_seed);
     const bool delays = stress.delay_us > 0;
@@ -276,7 +276,7 @@ class RingEngine final : public LaunchEngine {
   const RingOptions asked_;  // the options of make_ring()
   const int compute_major_;
   const ring::Tuning& tuning_;
-  const DeviceModel model_;  // row-major: the stream's source; for embeddings and prefill
+  const DeviceModel model_;  // row-major: source of the stream; embedding and prefill read it
   const ring::StreamedModel streamed_;
   DeviceBuffer<char> kv_memory_;
   DeviceBuffer<float> key_maxima_;  // (layers, kv_heads)

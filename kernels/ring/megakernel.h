@@ -1,7 +1,7 @@
 // The ring megakernel as an engine. Weights stream through a ring in shared memory and results
 // carry their own readiness, so that memory never waits for the dependency chain. It needs sm_90a
-// or later, and an even number of layers, at most 64, of a shape that rows.h lists. The kernel is in
-// kernel.cuh.
+// or later, and an even number of layers, at most 64, of a shape that rows.h accepts. The kernel is
+// in kernel.cuh.
 #pragma once
 
 #include <memory>
@@ -21,11 +21,11 @@ struct RingOptions {
   bool slow_attention = false;  // test hook: attention's slow path in every layer
   // These replace the paces of the tuning table. With copies_in_flight = 0 the table's pace holds,
   // whatever gap_cycles says.
-  ring::StreamPace pace{0, 0};       // of the layers, at all positions
-  ring::StreamPace head_pace{0, 0};  // of the LM head
+  ring::StreamPace pace{0, 0};       // for the layers, at all positions
+  ring::StreamPace head_pace{0, 0};  // for the LM head
   RingAblation ablation = RingAblation::kNone;
   PlantedFault fault = PlantedFault::kNone;
-  // The kernel instance to launch (e.g. the one of instances/delayed.h); null: the instance of `ablation`.
+  // The kernel instance to launch (e.g. delayed_kernel()); null: the instance for `ablation`.
   const void* kernel = nullptr;
 };
 

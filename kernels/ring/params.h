@@ -14,7 +14,7 @@ enum class RingAblation {
   kNone,
   kNoWaits,  // no block waits for another one: what is left is the time of the memory stream
   kNoLoads,  // nothing is streamed: what is left is the dependency chain
-  kDelayed,  // a test of post-mortems: stall_block never comes back from the last layer
+  kDelayed,  // for tests of post-mortems: stall_block stops for ever at the last layer
   kRecorded  // nothing is left out, and the timeline is recorded
 };
 
@@ -39,8 +39,8 @@ template <typename L>
 MKBENCH_HD constexpr bool has_room(int compute_major) {
   return ring_slots<L>(compute_major) >= L::kLeastRingSlots;
 }
-// Whether a warp looks several slots ahead and skips slots of the LM head: where a large ring holds a
-// whole fetch of a held shape (kSmallRing in block.cuh).
+// Whether a warp looks several slots ahead and skips slots of the LM head: only in a held shape
+// whose ring has room for all slots of its largest fetch(), gate/up's (kSmallRing in block.cuh).
 template <typename L>
 MKBENCH_HD constexpr bool skips_head_slots(int compute_major) {
   return L::kHeld && ring_slots<L>(compute_major) >= L::kGateUpSlots;
@@ -111,7 +111,7 @@ struct LaunchParams {
   int slow_attention;  // 0; 1 takes attention's slow path in every layer (test)
   float eps;
   unsigned spin_limit_us;        // upper bound for a single spin-wait
-  PaceRange paces[kPaceRanges];  // ascending; the last one holds for all positions beyond
+  PaceRange paces[kPaceRanges];  // ascending; the last one has no upper bound
   StreamPace head_pace;          // from the last layer's down slots to the step's end
   TimelineBuffers timeline;      // set for the recording instance only (instances/recorded.cu)
 };

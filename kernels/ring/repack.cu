@@ -99,7 +99,7 @@ void repack_stream(const DeviceModel& model, const ModelShape& shape, char* stre
   MKBENCH_CUDA(cudaGetLastError());
 }
 
-// Copies `width` elements from `offset` on of every slab of `stride`, layer after layer.
+// Copies `width` elements, from `offset` on, of each layer's slab (`stride` elements) to `to`.
 void gather_vectors(const DeviceModel& model, int layers, size_t stride, size_t offset,
                     size_t width, Bf16* to) {
   MKBENCH_CUDA(cudaMemcpy2D(to, 2 * width, model.layers.get() + offset, 2 * stride, 2 * width,

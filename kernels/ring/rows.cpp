@@ -16,8 +16,8 @@ std::string models_with_layout() {
   return text;
 }
 
-// The nearest values of a dimension below and above, in multiples of `step`, with which the shape would
-// have a layout, e.g. "2048 or 2560"; empty if there are none.
+// The nearest smaller and larger values of a dimension, in steps of `step`, with which the shape
+// would have a layout, e.g. "2048 or 2560"; empty if there are none.
 std::string nearest_fitting(const ModelShape& shape, int ModelShape::*dimension, int step) {
   constexpr int kMostSteps = 64;
   ModelShape other = shape;

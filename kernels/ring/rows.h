@@ -1,5 +1,5 @@
-// Which layer shapes ring runs, on which architectures, and why not the others. All other code finds
-// out by these functions or by with_layout().
+// Which layer shapes ring runs, on which architectures, and why it rejects the others. All other
+// code asks these functions or with_layout().
 #pragma once
 
 #include <string>

@@ -10,10 +10,10 @@
 namespace mkbench::ring {
 
 struct StoodLaunch {
-  FaultWord fault = 0;            // of the launch; 0: no wait has expired
+  FaultWord fault = 0;            // the launch's fault word; 0: no fault so far
   std::span<const char> words{};  // the exchange words as exchange_layout() places them
-  ModelShape shape{};             // of the model
-  int position = 0;               // of the first step
+  ModelShape shape{};             // the model's
+  int position = 0;               // position of the launch's first step
   int step = 0;                   // the step that the launch has reached, used if fault is 0
   bool ended = false;             // the launch is over
 };

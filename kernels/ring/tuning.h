@@ -30,7 +30,7 @@ const Tuning& tuning_for(std::string_view device_name, int compute_major, const 
 std::string tuning_row(const Tuning& tuning);
 
 // Writes a row's values into `p`. The row's last range is repeated to the end of p.paces. Copies in
-// flight are limited to most_copies_in_flight(): a row for any card may name more.
+// flight are limited to most_copies_in_flight(), because a row for unknown cards may name more.
 void apply_tuning(const Tuning& tuning, int compute_major, const ModelShape& shape,
                   LaunchParams& p);
 

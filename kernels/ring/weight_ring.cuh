@@ -130,7 +130,7 @@ struct RingWriter {
   unsigned slots, full, empty;  // addresses
   unsigned long long policy;
   RingPosition<L> at{0, 1};  // next slot to fill
-  // The copy that has to arrive before the next one is issued. At first set_pace() makes it a slot
+  // The copy that has to arrive before the next one is issued. At first set_pace() takes a slot
   // that has not been used yet, whose barrier passes for parity 1.
   RingPosition<L> oldest{0, 0};
   int position = 0;  // of the running step
@@ -218,8 +218,8 @@ struct RingWriter {
     at.advance();
   }
 
-  // Fills one slot from one place, paced by a schedule. The schedule is kept before the waits, so
-  // that the next copy is issued as soon as an older one arrives.
+  // Fills one slot from one place. It waits for the pace's gap first, then for room and an older
+  // copy, so that the next copy is issued as soon as that older one arrives.
   __device__ __forceinline__ void load(const char* from, unsigned bytes) {
     if (pace.gap_cycles > 0) {
       const unsigned now = ptx::sm_cycles_low();

@@ -101,7 +101,7 @@ __device__ __forceinline__ float running_maximum<FaultyTiny>(
   return maximum;
 }
 
-// Rounds the warps' merge factors, too: in a short context a half warp's only row has weight 1.
+// Also rounds the warps' merge factors: in a short context a half warp has one row, of weight 1.
 template <>
 __device__ __forceinline__ float add_weighted<FaultyTiny>(float sum, float weight, float value) {
   if (planted(PlantedFault::kBf16Softmax)) weight = widen(narrow(weight));
@@ -121,7 +121,7 @@ __device__ __forceinline__ void block_change_newest(const LaunchParams& p, int p
   }
 }
 
-// Before attention, and after its wait: V gets the norm that belongs to K.
+// Called before attention and after attention's wait. Gives V the norm that belongs to K.
 __device__ __forceinline__ void block_norm_values(const LaunchParams& p, int layer, int position) {
   block_change_newest(p, position, [&](int kv_head) {
     const Thread me = this_thread();
@@ -135,7 +135,7 @@ __device__ __forceinline__ void block_norm_values(const LaunchParams& p, int lay
   __syncthreads();
 }
 
-// After attention: poisons this position's KV row; if asked to, first copies it to the row before.
+// Called after attention. Poisons this position's KV row; may first copy it to the row before.
 __device__ __forceinline__ void block_unwrite_row(const LaunchParams& p, int layer, int position,
                                                   bool keep_in_row_before) {
   block_change_newest(p, position, [&](int kv_head) {
@@ -151,7 +151,7 @@ __device__ __forceinline__ void block_unwrite_row(const LaunchParams& p, int lay
   });
 }
 
-// Before down, and after its wait: no other block reads these rows of the residual until down ends.
+// Called before down and after down's wait: until down ends, no other block reads these rows.
 __device__ __forceinline__ void block_drop_residual(const LaunchParams& p) {
   const Range rows =
       partition(Faulty::kHidden, static_cast<int>(gridDim.x), static_cast<int>(blockIdx.x));
@@ -163,7 +163,7 @@ __device__ __forceinline__ void block_drop_residual(const LaunchParams& p) {
 
 }  // namespace
 
-// kernel.cuh's table of contents, with faults between the phases.
+// decode_step() of kernel.cuh, with faults between the phases.
 template <>
 __device__ __forceinline__ bool decode_step<FaultyTiny>(const LaunchParams& p,
                                                         Shared<FaultyTiny>& s,

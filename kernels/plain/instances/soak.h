@@ -12,7 +12,7 @@ const void* soak_kernel_for(const ModelShape& shape);
 // Faults that a short test misses, planted in the instance for Qwen3-0.6B's layers: attention stops at 2,048
 // positions; one block reads rows without waiting; the counter is compared as if it never overflowed.
 bool is_soak_fault(PlantedFault fault);
-// The device code's variable that holds the PlantedFault, as an int; kNone at first.
+// The device variable of type int that holds the PlantedFault; initially kNone.
 const void* soak_fault_symbol();
 
 }  // namespace mkbench::plain

@@ -16,8 +16,8 @@
 namespace mkbench::plain {
 
 inline constexpr int kHalfWarps = 2 * kWarps;
-// K and V rows that a half warp loads at once, 16 KB a block each. One more spills registers, which
-// also hold the sums of every query head of the GQA group.
+// Positions whose K and V rows a half warp loads at once: 16 KB a block for each. One more spills
+// registers, which also hold the sums of every query head of the GQA group.
 template <typename S>
 inline constexpr int kRowsInFlight = Dims<S>::kGroup <= 2 ? 3 : 1;
 inline constexpr float kLog2E = 1.4426950408889634f;
@@ -177,7 +177,7 @@ __device__ __forceinline__ void score_rows(const Shared<S>& s, const ContextSlic
   }
 }
 
-// The maximum after a pass, against which weights are taken.
+// The running maximum after a pass; the softmax weights are relative to it.
 template <typename S>
 __device__ __forceinline__ float running_maximum(float maximum,
                                                  const float (&scores)[kRowsInFlight<S>]) {

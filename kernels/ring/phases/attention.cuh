@@ -1,4 +1,4 @@
-// Attention of one kv head and its two query heads over the block's share of the context.
+// Attention of one kv head and its two or four query heads over the block's share of the context.
 //   y_h(t) = (q_h . k_t) s_h             score of position t in log2 units
 //   p_h(t) = 2^(y_h(t) - R_h)
 //   numerators sum_t p_h(t) v_t, denominators sum_t p_h(t)
@@ -23,8 +23,8 @@ struct HeadInputs {
 };
 
 // The group's q, k and v of this layer: a warp fetches one block's 32 rows, one a lane (dimension d
-// in lanes 0-15, d + 64 in lanes 16-31), applies norm weight and RoPE and shares them. The norm's
-// scale 1 / rms is applied to the scores.
+// in lanes 0-15, d + 64 in lanes 16-31), applies norm weight and RoPE and stores them in shared
+// memory. The norm's scale 1 / rms is applied to the scores.
 template <typename L, RingAblation kAblation>
 __device__ __forceinline__ void warp_head_vectors(Consumer<L, kAblation>& c, const Site& site,
                                                   int layer, const HeadInputs& inputs) {

@@ -3,7 +3,7 @@
 // takes the place of R, turn by turn; with a split, the blocks of a group exchange their maxima at
 // the end. Maxima are rounded up to integers in log2 units, so that rescaling by their differences
 // is exact.
-// The slow path is small pieces inside attend(), which it shares with the fast path: separate code
+// The slow path is a few pieces of attend(), which it shares with the fast path: separate code
 // for it cost 15 us a token in instruction fetches (H200).
 #pragma once
 
@@ -34,8 +34,8 @@ struct PairMaxima {
   }
 };
 
-// Returns the maximum of this turn's and all earlier turns' scores by head of score_pair(), and
-// rescales the sums so far to it. All consumers call it. Shared::running[turn % 2] holds the maximum
+// Returns the maxima of all scores up to this turn, for both heads of score_pair(), and rescales
+// the sums so far to them. All consumers call it. Shared::running[turn % 2] holds the maximum
 // up to that turn.
 template <typename L, bool kSplit, RingAblation kAblation>
 __device__ __forceinline__ float2 raise_reference(Attention<L, kSplit, kAblation>& a,

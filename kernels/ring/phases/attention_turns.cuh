@@ -34,7 +34,7 @@ struct Attention {
   // Accumulators of exponentials x V: elements [0..1] are head 0, [2..3] head 1; even values of
   // Lane::row are products of the high plane, odd ones of the low plane.
   float o[kSplit ? 4 : 2][4];
-  float sum;  // of this warp's exponentials, head row % 2 of value_pair()
+  float sum;  // sum of this warp's exponentials for head row % 2 of value_pair()
 
   __device__ __forceinline__ Attention(Consumer<L, kAblation>& consumer, int layer)
       : c(consumer),
@@ -51,8 +51,8 @@ struct Attention {
     return L::kHeadPairs == 1 ? 0 : me.row >> 1 & 1;
   }
 
-  // The warp's rows of K of the turn that begins with tile `first`, into registers. Zeros where the
-  // turn has no tile for this warp.
+  // Loads the warp's rows of K for the turn that begins with tile `first` into registers; zeros if
+  // the turn has no tile for this warp.
   __device__ __forceinline__ void load_k(int first) {
     const Lane me = consumer_lane();
     const int count = min(tiles - first, kTiles), tile = me.warp >> 2;
@@ -238,7 +238,7 @@ struct Attention {
   }
 
   // Whether this block adds the current position; with a split, one block of the group does. The
-  // planted fault (context_bias) drops it, except where it is the only position.
+  // planted fault (context_bias) drops that position, unless it is the only one.
   __device__ __forceinline__ bool adds_current() const {
     const bool mine = !kSplit || c.block.member() == share.context % kMembers;
     return mine && (c.p.context_bias == 0 || share.context == 0);

@@ -10,8 +10,8 @@
 
 namespace mkbench::ring {
 
-// Row `position` of this kv head in one layer, as two tiles' elements: K times 1 / rms(k), rounded
-// to bf16; V rounded, which is its high plane.
+// Writes row `position` of this kv head in one layer into its K tile and its V tile: K times
+// 1 / rms(k), rounded to bf16; V rounded to bf16, which is its high plane.
 template <typename L>
 __device__ __forceinline__ void warp_write_kv_row(const LaunchParams& p,
                                                   const SplitPlane<L>& rotated, char* head,

@@ -9,7 +9,7 @@
 // Reads   Shared::partials, squares; best of all blocks; inputs.
 // Writes  qkv, swiglu, attention_out, mlp_out, best; Shared::token, ended; block 0 also outputs,
 //         token_ns, cycles, progress.
-// A lane takes one row (QKV), two rows (O, down) or one unit (SwiGLU, 24 lanes).
+// In a held shape a lane takes one row (QKV), two rows (O, down) or one unit (SwiGLU, 24 lanes).
 #pragma once
 
 #include "kernels/best_key.cuh"
@@ -243,7 +243,7 @@ __device__ __forceinline__ int warp_choose_token(const LaunchParams& p, Shared<L
         p.best + 4 * block.index,
         make_uint4(static_cast<unsigned>(key), static_cast<unsigned>(key >> 32), epoch, 0));
   }
-  // Polls all words at once: one after the other, each would cost a round trip.
+  // Polls all words at once: polled one after the other, each would cost a round trip.
   constexpr int kWords = kBlocks / 32;
   uint4 v[kWords];
   track.mark(SpanKind::kExchange);

@@ -146,8 +146,8 @@ __device__ __forceinline__ void run_statistics(const LaunchParams& p, Shared<L>&
     const int position = p.position + step;
 #pragma unroll 1
     for (int layer = 0; layer < p.layers; ++layer) {
-      // What the KV write computes from `lane` must not be kept across layers: CUDA 12 would spill it,
-      // and with four heads CUDA 13 too, if `lane` itself was kept.
+      // Values that the KV write computes from `lane` must not be kept across layers: CUDA 12 would
+      // spill them. With four heads CUDA 13 would too, unless `lane` itself is read anew.
       if constexpr (L::kHeads > 2) lane = static_cast<int>(threadIdx.x) & 31;
       if constexpr (__CUDACC_VER_MAJOR__ < 13 || L::kHeads > 2) asm volatile("" : "+r"(lane));
       track.enter(SpanKind::kHandOff, Phase::kAttention, layer, step);

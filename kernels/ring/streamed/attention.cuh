@@ -34,14 +34,14 @@ __device__ __forceinline__ Partial await_partial_words(const LaunchParams& p, co
   return sum;
 }
 
-// Where a word of attention partials lies among those for one reader warp, in units of 32 bits:
+// Index, in units of 32 bits, of a word of attention partials among the words for one reader warp:
 // [member / 2][pair of heads][member % 2][j], so that bit 1 of Lane::row is the pair that a lane reads.
 template <typename L>
 __device__ __forceinline__ int partial_word(int member, int pair, int j) {
   return 4 * (((member >> 1) * L::kHeadPairs + pair) * 8 + (member & 1) * 4 + j);
 }
 
-// Publishes the block's share of attention. One of the lanes that hold the same sums writes.
+// Publishes the block's share of attention. Several lanes hold the same sums; one of them writes.
 template <typename L, bool kSplit, RingAblation kAblation>
 __device__ __forceinline__ void publish_share(Consumer<L, kAblation>& c, unsigned* words,
                                               const Attended& r) {
@@ -75,7 +75,7 @@ __device__ __forceinline__ OutInput await_shares(Consumer<L, kAblation>& c, cons
   }
 }
 
-// B operands of O: step s has the pair of heads s.
+// B operands of O: k-step s multiplies the pair of heads number s.
 template <typename L>
 struct HeadsInput {
   OutInput of[L::kHeadPairs];

@@ -4,7 +4,7 @@
 // from the ring, and hands the sums over; the publisher publishes one round while the consumers
 // multiply the next. The first chunk is fetched before the phase waits for its input. Between two
 // rounds the consumers wait for kPartialsRead. A warp keeps its input in shared memory, as B operands
-// of the steps: Shared::activations.
+// of the MMA k-steps: Shared::activations.
 #pragma once
 
 #include "kernels/ring/streamed/attention.cuh"
@@ -164,8 +164,8 @@ __device__ __forceinline__ void stream_down(Consumer<L, kAblation>& c, int layer
       c, w, SwigluInput(me, c.s.activations[me.warp]));
 }
 
-// Hands over rounds of 48 rows of the LM head; the publisher keeps the best row. Without an output
-// there is one round, which is empty.
+// Hands over rounds of 48 rows of the LM head; the publisher keeps the best row. A step without an
+// output (prefill) hands over one empty round.
 template <typename L, RingAblation kAblation>
 __device__ __forceinline__ void stream_lm_head(Consumer<L, kAblation>& c) {
   constexpr Rounds kRound = L::kHeadRound;

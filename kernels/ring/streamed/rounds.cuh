@@ -6,8 +6,8 @@
 
 namespace mkbench::ring {
 
-// How many pairs of neighbouring elements of the residual a warp has, and a lane at most: a lane's pair
-// i is the warp's pair 32 i + lane. Some lanes may lack their last pair.
+// Pairs of neighbouring elements of the residual: how many a warp has, and how many a lane has at
+// most. A lane's pair i is the warp's pair 32 i + lane. Some lanes may lack their last pair.
 template <typename L>
 inline constexpr int kWarpPairs = L::kWarpColumns / 2;
 template <typename L>
@@ -94,7 +94,7 @@ __device__ __forceinline__ void keep_hidden(const Consumer<L, kAblation>& c, con
   }
 }
 
-// Two neighbouring elements of a warp's input, number `pair`, in both planes.
+// Stores pair number `pair` of a warp's input, x0 and x1, in both planes.
 __device__ __forceinline__ void store_input(unsigned* input, int pair, float x0, float x1) {
   unsigned* to = input + pair / 8 * 16 + pair % 8;
   const unsigned high = ptx::bf16_pair(x0, x1);
@@ -134,7 +134,7 @@ __device__ __forceinline__ float store_norm_input(Consumer<L, kAblation>& c, con
   return squares;
 }
 
-// B operands of a step from the warp's input.
+// B operands of one MMA k-step (16 columns), read from the warp's input.
 struct StoredInput {
   const unsigned* of_lane;
   __device__ __forceinline__ StoredInput(const Lane& me, const unsigned* input)
@@ -203,8 +203,8 @@ __device__ __forceinline__ float select_sum(int j, int i, const float (&d)[kTile
   return select4(j, sum(0), sum(1), sum(2), sum(3));
 }
 
-// Writes the sums of a round's rows. All values of Lane::j have the same sums, so each writes one of
-// four tiles.
+// Writes the sums of a round's rows. The four lanes of a row (Lane::j) hold the same sums, so each
+// lane writes one of four tiles.
 template <typename L, RingAblation kAblation, int kTiles>
 __device__ __forceinline__ void write_rows(Consumer<L, kAblation>& c, const Lane& me,
                                            const float (&d)[kTiles][4]) {
