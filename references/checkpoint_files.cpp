@@ -61,7 +61,7 @@ class ShardOpener {
                   where_);
   }
 
-  // The map, checked as far as it can be without opening a shard.
+  // Reads weight_map and checks what can be checked without opening a shard.
   bool read_weight_map(const json& index) {
     if (!index.is_object() || !index.contains("weight_map") || !index["weight_map"].is_object()) {
       fatal("weight_map", "an object", "none", "wanted an object with a weight_map object");

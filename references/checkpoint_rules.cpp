@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 constexpr size_t kChunkBytes = 1 << 20;
 constexpr size_t kNamesShown = 4;
-// A hint at a similar name compares at most this many: 65,536 names would take seconds.
+// The search for a similar name looks at this many at most: 65,536 names would take seconds.
 constexpr size_t kNamesCompared = 2048;
 // Only this many missing names are compared by their letters with the unknown names.
 constexpr size_t kMissingCompared = 16;
@@ -47,7 +47,7 @@ size_t edit_distance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
-// The name that is nearest to `name` by its letters; null where none is alike.
+// The candidate with the smallest edit distance from `name`; null if none is similar.
 const std::string* nearest_name(std::string_view name, const std::vector<std::string>& candidates) {
   // Names are cut before they are compared: a hostile file may hold a name of megabytes.
   name = name.substr(0, 120);

@@ -19,8 +19,8 @@ namespace mkbench {
 // tensor_table() with the names of `kind`.
 std::vector<NamedTensor> tensor_table_of(const ModelKind& kind, const ModelConfig& config);
 
-// Requires all names of `table`, embedding first (the head only if `tied` is false), and no other:
-// an unknown tensor means another model. Names for which `is_left_out` is true are ignored.
+// Requires every name of `table`, which begins with the embedding, but the head only if `tied` is
+// false. Any other name means another model, unless `is_left_out` is true for it.
 void check_names(const Checkpoint& checkpoint, const std::vector<NamedTensor>& table, bool tied,
                  const std::function<bool(const std::string&)>& is_left_out,
                  ModelFindings& findings);
@@ -48,7 +48,7 @@ void check_tied_head(const Located& embed, const Located& head, int hidden,
 // Which LM head a model has, and by which rule; `head` is the name of its tensor.
 std::string head_text(std::string_view head, bool tied, bool in_file);
 
-// Finds NaN, Inf and all-zero tensors. Calls use(values) for all values in order, for a hash.
+// With `check_finite` finds NaN, Inf and all zeros. Calls use(values) for all values, in order.
 void check_values(const Located& located, const NamedTensor& t, bool check_finite,
                   const std::function<void(std::span<const Bf16>)>& use, ModelFindings& findings);
 

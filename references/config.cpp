@@ -108,7 +108,7 @@ class ConfigReader {
     }
   }
 
-  // 0, and a finding, where the value is no integer in the field's range; 0 where it is absent.
+  // Returns 0 if the value is absent or, with a finding, if it is no integer in the field's range.
   int integer(const IntegerField& field) const {
     const auto at = own_.object().find(field.key);
     if (at == own_.object().end()) return 0;
@@ -191,10 +191,10 @@ class ConfigReader {
   ConfigScan& scan_;
 };
 
-// The row of the file's model_type; Qwen3's row, and a finding, if it is missing or unknown.
+// The row of the file's model_type; Qwen3's row if it is missing or, with a finding, unknown.
 const ModelKind& kind_of(const json& root, const ConfigFields& top) {
   const auto type = root.find("model_type");
-  if (type == root.end()) return kModelKinds[0];  // ConfigReader names it with the other keys
+  if (type == root.end()) return kModelKinds[0];  // ConfigReader reports all missing keys
   const bool is_text = type->is_string();
   const ModelKind* kind = is_text ? find_kind(type->get_ref<const std::string&>()) : nullptr;
   if (kind == nullptr)

@@ -88,8 +88,8 @@ class ConfigFields {
 
 struct ConfigScan;
 
-// Reads theta and refuses every variant of RoPE but plain RoPE, or interleaved mRoPE where the kind
-// of model has it.
+// Reads theta and refuses every variant of RoPE but plain RoPE and, where the kind of model has it,
+// mRoPE.
 void read_rope(const ConfigFields& fields, ConfigScan& scan);
 
 }  // namespace mkbench

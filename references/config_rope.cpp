@@ -59,7 +59,7 @@ class RopeReader {
     }
   }
 
-  // Refuses an object that describes RoPE unless everything in it means plain RoPE.
+  // Refuses an object that describes anything but plain RoPE, or mRoPE where the model has it.
   void check_object(const std::string& name, const json& rope) const {
     if (!rope.is_object()) return fields_.fatal(name, "null or an object", describe(rope));
     for (const auto& [key, value] : rope.items()) {

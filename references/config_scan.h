@@ -18,7 +18,7 @@ struct ConfigScan {
   ModelConfig config;
   const ModelKind* kind = &kModelKinds[0];  // Qwen3's where the file names no known kind
   bool tie_is_known = false;
-  std::vector<int> mrope_section;  // frequencies of each row of positions; empty: plain RoPE
+  std::vector<int> mrope_section;  // number of frequencies of each position row; empty: plain RoPE
   bool mrope_interleaved = false;
   int mrope_sum() const { return std::accumulate(mrope_section.begin(), mrope_section.end(), 0); }
 };

@@ -56,10 +56,10 @@ struct DecodeTimes {
   double event_ms = 0;               // CUDA events around the launch(es)
   double device_ms = 0;              // %globaltimer, first to last token, in the kernel
   double sm_ghz = 0;                 // mean SM clock seen by the kernel
-  std::vector<double> per_token_ms;  // device time of each token, if the engine takes it
+  std::vector<double> per_token_ms;  // device time of each token, if the engine measures it
 };
 
-// The place at which a running engine is; readable from another thread while decode() runs, and
+// Where a running engine is in its work; readable from another thread while decode() runs, and
 // after a fault.
 struct Progress {
   int position = -1;
@@ -98,9 +98,9 @@ class Engine {
   // and the last returned id is pending.
   virtual std::vector<int32_t> decode(int n, const int32_t* forced = nullptr,
                                       float* logits_out = nullptr) = 0;
-  // decode() for a trunk that is one part of a model: the input of step t is row t of steps.in in the
-  // place of an embedding's row, and hidden vectors come out. With steps.in no id needs to be pending,
-  // and a pending id is dropped: it writes no KV row. Afterwards the KV holds n more rows and the last
+  // decode() for a trunk that is one part of a model: the input of step t is row t of steps.in in
+  // place of an embedding row, and hidden vectors come out. With steps.in no id has to be pending;
+  // a pending id is dropped and writes no KV row. Afterwards the KV holds n more rows and the last
   // returned id is pending. Throws Error(kRuntime) without the capability.
   virtual std::vector<int32_t> decode_vectors(int /*n*/, const VectorSteps& /*steps*/) {
     throw Error(
@@ -159,7 +159,7 @@ class Engine {
   // Diagnostics, between decodes: switches timelines of later decodes on or off. Returns false if
   // the engine cannot record one.
   virtual bool set_timeline(bool /*on*/) { return false; }
-  // The timeline of the last decode(), before which timelines were on. Throws Error(kRuntime).
+  // The timeline of the last decode(), if timelines were on by then. Throws Error(kRuntime).
   virtual Timeline timeline() {
     throw Error(ErrorKind::kRuntime, capabilities().name + ": it offers no timeline");
   }
@@ -176,8 +176,8 @@ class Engine {
   }
 };
 
-// Hands calls on to another engine, decode_late() as its two parts and decode_vectors() not at all. What derives
-// from it changes some of them.
+// Forwards calls to another engine; derived classes change some. decode_late() arrives there as
+// set_pending() and decode(); decode_vectors() is not forwarded and throws.
 class WrappedEngine : public Engine {
  public:
   explicit WrappedEngine(std::unique_ptr<Engine> engine) : engine_(std::move(engine)) {}

@@ -11,7 +11,7 @@
  * valid until the next call of the same engine. Functions that return int32_t return MKBENCH_OK or
  * one of the failures below; last_error() then says what happened.
  *
- * mkbench loads only libraries that were built against its own version, and names any other.
+ * mkbench refuses a library that was built against another version of this header, and says so.
  */
 #ifndef MKBENCH_REFERENCES_ENGINE_ABI_H
 #define MKBENCH_REFERENCES_ENGINE_ABI_H
@@ -178,8 +178,8 @@ typedef struct mkbench_engine_abi {
 
   /* Replaces the pending id; writes no KV row. A timed block draws an id at the last moment, calls
    * this and then decode(), both on the clock; work of the device need not be done on return.
-   * Without it mkbench calls decode(1) with the id forced and then decode(n - 1); an engine without
-   * forced ids either has "no late id". */
+   * Without it mkbench calls decode(1) with the id forced and then decode(n - 1). An engine that
+   * offers neither this nor forced ids is labelled "no late id". */
   int32_t (*set_pending)(mkbench_engine* engine, int32_t id);
 
   /* Goes back to `position`, 0 to the number of KV rows written: the rows below it stay, the others

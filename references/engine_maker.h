@@ -22,7 +22,7 @@ struct EngineRequest {
   std::string name;
   int max_context = 0;  // positions
   int depth = 0;        // read by the ceiling only: KV rows before the first timed step
-  // Only the ceiling reads this: the read pattern to use, as settings() of a ceiling names it. Empty:
+  // Read by the ceiling only: the read pattern to use, as a ceiling's settings() names it. Empty:
   // the engine searches for the quickest one.
   std::string pattern = {};
   PlantedFault fault = PlantedFault::kNone;
@@ -36,7 +36,7 @@ struct EngineRequest {
   enum class Precision { kOwn, kHeadFp32, kFp32 } precision = Precision::kOwn;
 };
 
-// The engine of the fault corpus that has no row in the registry: plain with hooks for faults.
+// An engine for the fault corpus alone, without a row in the registry: plain with hooks for faults.
 inline constexpr char kPlainWithFaults[] = "plain-faults";
 
 struct EngineMaker {

@@ -11,7 +11,7 @@ enum class PlantedFault : int {
   kSwapGateUp,
   kCacheLength,
   kAnglesBf16,
-  kPositionOffset,  // a control: RoPE is relative
+  kPositionOffset,  // a control: RoPE depends on distances only
   // Planted in weights and config before an engine gets them: with_planted_fault().
   kRopeInterleaved,
   kRotateSign,

@@ -245,7 +245,7 @@ struct StepReader {
   }
 };
 
-// Refuses a file with logits as truth if anything lowered the precision of its capture.
+// Refuses a reference with logits if anything lowered the precision of its truth's run.
 void check_truth(const Node& capture) {
   const Node truth = capture.at("truth");
   const std::string dtype = truth.at("dtype").text();
@@ -269,7 +269,7 @@ std::string read_hash(const Node& node) {
   return hash;
 }
 
-// {"785": "The", ...}: ids as keys, because JSON has no other.
+// {"785": "The", ...}: the ids are text, because JSON has no other keys.
 std::map<int32_t, std::string> read_texts(const Node& node, int vocab) {
   std::map<int32_t, std::string> texts;
   for (const auto& [key, text] : node.members()) {

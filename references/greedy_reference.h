@@ -37,7 +37,7 @@ struct ReferenceStep {
   double baseline_kl = 0;
   double baseline_pairwise = 0;
   bool decided = false;       // margin > pairwise_d + one bf16 step at max_abs
-  std::vector<float> sketch;  // the truth's centred logits on sketch_projections seeded +-1 vectors
+  std::vector<float> sketch;  // products of the truth's centred logits with seeded +-1 vectors
 };
 
 struct ReferencePrompt {
@@ -55,11 +55,11 @@ struct GreedyReference {
   std::string model_name;
   std::string weights_sha256;  // hash_weights() of the model that it was made from
   std::string versions;        // "transformers 5.17.0, torch 2.11.0"
-  // Published ids without logits: tokens decide EXACT or TIE, and there are no ratios.
+  // Published ids without logits: the ids decide EXACT or TIE, and there are no error ratios.
   bool token_only = false;
   // D: the largest baseline_pairwise over all calibration steps.
   double pairwise_d = 0;
-  int baseline_flips = 0;  // steps where the baseline with an fp32 head errs
+  int baseline_flips = 0;  // steps where the baseline with an fp32 head picks another id
   uint64_t sketch_seed = 0;
   int sketch_projections = 0;
   std::vector<ReferencePrompt> prompts;
@@ -67,7 +67,7 @@ struct GreedyReference {
   std::map<int32_t, std::string> texts;
 };
 
-// Reads and checks a reference file. Throws Error(kInvalidReference) with path and field for every
+// Reads and checks a reference file. Throws Error(kInvalidReference) with path and field for any
 // defect (schema, empty steps, NaN or negative margins, unsorted or duplicate ids, lengths, a truth
 // in low precision or with TF32 on, D > 0.5, and a manifest.json beside it that gives another hash,
 // naming both). With `must_be_listed` a file that no manifest.json lists is a defect too.
@@ -84,7 +84,7 @@ std::vector<std::filesystem::path> find_references(const std::filesystem::path& 
 std::vector<std::filesystem::path> list_references(const std::filesystem::path& folder,
                                                    const std::string& prefix);
 
-// The distance between bf16 neighbours at |x|: 8 significant bits, so 2^(e - 7) from 2^e on.
+// The distance between bf16 neighbours at x: 2^(e - 7) in [2^e, 2^(e + 1)); 0 unless x > 0.
 double bf16_step(double x);
 
 inline constexpr int kMaxProjections = 4096;

@@ -13,7 +13,7 @@ namespace mkbench {
 namespace {
 
 // Ids are taken in groups: 2^kGroup signed sums of a group are made once, and each projection adds
-// one of them. Eight ids a group would make 256 sums for 512 projections to choose from.
+// one of them. Eight ids a group would not pay: 256 sums, and 512 projections that use them.
 constexpr int kGroup = 4;
 
 // [groups][projections]: bit i is set where the sign of id kGroup * group + i is -1.
@@ -53,7 +53,7 @@ std::shared_ptr<const SignGroups> sign_groups(uint64_t seed, int vocab, int proj
 
 using GroupSums = std::array<double, 1 << kGroup>;
 
-// Entry s: the sum of the values, negative where bit i of s is set.
+// Entry s: the sum of all values, values[i] taken as negative where bit i of s is set.
 GroupSums sums_of(const std::array<double, kGroup>& values) {
   GroupSums sums;
   sums[0] = std::accumulate(values.begin(), values.end(), 0.0);

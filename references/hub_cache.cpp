@@ -25,7 +25,7 @@ bool is_word(std::string_view text) {
   return !text.empty() && text.front() != '.' && std::all_of(text.begin(), text.end(), allowed);
 }
 
-// Words with slashes between them: a name of git that cannot lead out of the folder refs.
+// Words with slashes between them: the path of a git ref, which cannot lead out of the folder refs.
 bool is_revision(std::string_view text) {
   for (size_t slash = text.find('/'); slash != std::string_view::npos; slash = text.find('/')) {
     if (!is_word(text.substr(0, slash))) return false;

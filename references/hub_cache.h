@@ -17,12 +17,12 @@ struct HubName {
 // nullopt if `text` is not of the form Org/Name or Org/Name@REVISION.
 std::optional<HubName> parse_hub_name(const std::string& text);
 
-// The name of a hub model's folder in a cache, and of its folder of references: "models--Org--Name".
+// The name of a hub model's folder in a cache and of its references' folder: "models--Org--Name".
 std::string hub_folder_name(const std::string& id);
 
 struct HubSnapshot {
   std::filesystem::path folder;
-  std::string commit;  // 40 hex digits: the name of that folder
+  std::string commit;  // name of the folder, as a rule 40 hex digits
 };
 
 // The snapshot in the first cache that has it. The caches are those of the hub's client:

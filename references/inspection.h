@@ -1,5 +1,5 @@
-// All differences between a model and what this binary can run, found by the loader's rules, which
-// do not stop at the first one here.
+// All differences between a model and what this binary can run, by the loader's rules. Where the
+// loader stops at the first difference, an inspection goes on.
 #pragma once
 
 #include <string>
@@ -22,7 +22,7 @@ struct Inspection {
   std::string commit;  // of a hub model
   // The published model with these dimensions (references/shape_table.h); empty: none.
   std::string shape;
-  bool values_read = false;  // every weight, for NaN, zeros and hashes
+  bool values_read = false;  // every weight was read, for NaN, zeros and hashes
   std::vector<ModelFinding> findings;
   Runs verdict = Runs::kNo;
   std::string verdict_text;  // one sentence

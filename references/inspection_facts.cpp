@@ -73,7 +73,7 @@ constexpr OptionalKey kOptionalKeys[] = {{"attention_bias", "false"},
                                          {"layer_types", "full attention in every layer"},
                                          {"partial_rotary_factor", "1"}};
 
-// A key of the file, which may be any text, in the form that a finding's source has it.
+// A key of the file, which may be any text, escaped and cut for a finding's source.
 std::string shown_key(const std::string& key) {
   const std::string quoted = in_quotes(key, 60);
   return quoted.substr(1, quoted.size() - 2);

@@ -13,14 +13,14 @@ namespace mkbench {
 void inform(ModelFindings& findings, const std::string& field, const std::string& found,
             const std::string& source, const std::string& expected = {});
 
-// The dimensions of a layer against the compiled shapes; layers, vocabulary and KV bytes. A
-// dimension of 0 is unknown and left out. A finding's source is `source` and the key's name.
+// Adds a layer's dimensions, compared with the nearest compiled shape, layers, vocabulary and KV
+// bytes. A dimension of 0 is unknown and left out. A finding's source is `source` + the key's name.
 void add_shape_facts(const ModelConfig& config, const std::string& source, ModelFindings& findings);
 
-// The other facts of a config; `root` is the file's whole object.
+// Adds the other facts of a config; `root` is the file's whole object.
 void add_config_facts(const nlohmann::json& root, const ConfigScan& scan, ModelFindings& findings);
 
-// Vocabularies by tensor, head, types, sizes, and parts that nothing here computes with.
+// Adds vocabularies of embedding and head, types, bytes, and parts that nothing here computes with.
 void add_tensor_facts(const ConfigScan& scan, const Checkpoint& checkpoint,
                       ModelFindings& findings);
 

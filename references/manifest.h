@@ -16,10 +16,10 @@ class Manifest {
   static std::optional<Manifest> of(const std::filesystem::path& folder);
 
   bool lists(const std::filesystem::path& file) const;
-  // Throws Error(kBadInput) unless `file` is listed, with this size where one is listed.
+  // Throws Error(kBadInput) unless `file` is listed and has the listed size, if there is one.
   void check_size(const std::filesystem::path& file) const;
-  // Throws Error(kBadInput) unless `file` is listed with this size and with `sha256`, naming both
-  // sizes or both hashes.
+  // As check_size(), and throws Error(kBadInput) unless `sha256` is the listed hash. Messages name
+  // both sizes or both hashes.
   void check(const std::filesystem::path& file, const std::string& sha256) const;
 
  private:

@@ -1,5 +1,5 @@
-// What a model folder says that mkbench does not accept. One list of rules makes the findings: the
-// loader stops at the first that keeps the model from running, `mkbench inspect` collects all.
+// Findings about a model folder. One list of rules makes them: the loader stops at the first one
+// that it refuses a model for, `mkbench inspect` collects all.
 #pragma once
 
 #include <string>

@@ -26,24 +26,24 @@ struct ModelRow {
   const ShapeRow* published;        // the shape table's row; null for the tiny models
   std::string_view lagset;          // for an analytic model; empty: chosen by depth
   std::string_view parity_set;      // the references that judge it (find_references())
-  bool committed_references;        // whether references of that name come with mkbench
-  std::string_view weights_sha256;  // over all tensors; empty: not known, or any will do
+  bool committed_references;        // references named parity_set come with mkbench
+  std::string_view weights_sha256;  // over all tensors; empty: not known, or not checked
   bool byte_level;                  // vocabulary: 256 bytes, then bos, eos, pad
 };
 
-// Every row except two kinds that only find_model() finds: the lag sets of the shapes after the
-// first, and the cut (kCutRow).
+// Every row except those that only find_model() finds: the alias synthetic:qwen3-0.6b[:LAGSET], the
+// lag sets of the other shapes, and the cut (kCutRow).
 std::span<const ModelRow> model_rows();
 
-// The row with the name `model`; null for folders, hub ids and unknown names.
+// The row named `model`; null for unknown names, folders, hub ids and rows of ModelSource::kUsers.
 const ModelRow* find_model(std::string_view model);
 
 // The row of a model whose weights have `shape`, found by its name or by the last part of a path or
 // hub id, in lower or upper case.
 const ModelRow* find_model(std::string_view model, const ModelShape& shape);
 
-// True where weights and references, and so a truth, come with mkbench: nothing is judged live. The
-// analytic weights of most shapes have a closed form and no committed references.
+// True if weights and references come with mkbench, so that no truth has to be computed in the run.
+// False for the analytic weights of most shapes: they have a closed form, but no such references.
 inline bool has_committed_truth(const ModelRow* row) {
   return row != nullptr && row->source != ModelSource::kUsers && row->committed_references;
 }
@@ -51,9 +51,9 @@ inline bool is_analytic(const ModelRow* row) {
   return row != nullptr && row->source == ModelSource::kAnalytic;
 }
 
-// Whether later cases of a run may take over the parity that one case of this model found, by
-// committed references or a live truth (`live`). A live truth that scores timed tokens belongs to
-// one case; analytic weights have a closed form for timed tokens, and all cases share the prompts.
+// True if later cases of a run may reuse the parity result of one case of this model. A truth that
+// is computed in the run (`live`) scores the timed tokens of one case alone. Analytic weights have
+// a closed form for timed tokens, and all their cases share the prompts.
 inline bool may_take_over(const ModelRow* row, bool live) { return !live || is_analytic(row); }
 
 // The lag set on which an analytic model is judged.

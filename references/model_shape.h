@@ -1,5 +1,5 @@
-// The dimensions of a model, and the two shapes that kernels compile in. Every model that has a name
-// has a row in model_row.cpp.
+// The dimensions of a model, and two shapes: Qwen3-0.6B's and that of the tiny checkpoints. Every
+// model that has a name has a row in model_row.cpp.
 #pragma once
 
 #include <cstdint>

@@ -121,7 +121,7 @@ std::vector<float> mlp(const LayerWeights& w, const std::vector<float>& x, int t
   return matvec(w.down_proj, gate, threads);
 }
 
-// 1 / theta^(2i/dim) in HF's order of fp32 operations: other spellings differ in the last bit.
+// 1 / theta^(2i/dim) in HF's order of fp32 operations: other orders differ in the last bit.
 std::vector<float> inverse_frequencies(double theta, int dim) {
   std::vector<float> out;
   for (int i = 0; i < dim; i += 2) {

@@ -18,10 +18,10 @@ class Oracle {
   // One step at position(): appends a KV row; returns logits [vocab] if wanted, else empty.
   // Throws Error(kBadInput) for an id outside the vocabulary or a full context.
   std::vector<float> step(int32_t id, bool want_logits = true);
-  // One step with a vector [hidden] as input in place of an embedding's row. Throws Error(kBadInput)
+  // One step with a vector [hidden] as input in place of an embedding row. Throws Error(kBadInput)
   // for another length, values that are not finite, or a full context.
   std::vector<float> step(std::span<const Bf16> vector, bool want_logits = true);
-  // After the final norm of the last step, [hidden]: what the LM head reads. Empty before a step.
+  // Output of the last step's final norm, [hidden]: the LM head's input. Empty before a step.
   std::vector<float> final_hidden() const;
   int position() const { return position_; }
   void reset();

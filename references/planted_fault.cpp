@@ -58,7 +58,7 @@ void scale_scores(WeightEdit& e, float factor) {
   }
 }
 
-// The last eight columns of every down projection are never added.
+// Sets the last eight columns of every down projection to 0, as if they were never added.
 void drop_tail(WeightEdit& e) {
   constexpr int kDropped = 8;
   for (LayerWeights& layer : e.weights().layers) {

@@ -14,21 +14,21 @@ namespace mkbench {
 
 // Tensors that belong to a model and that nothing here computes with.
 struct UncoveredPart {
-  std::string_view prefix;  // of their names
+  std::string_view prefix;  // with which the tensors' names begin
   std::string_view what;
 };
 
 // A kind of checkpoint: where its decoder's config and tensors are.
 struct ModelKind {
   std::string_view model_type, architecture;
-  std::string_view config_key;       // of the decoder inside config.json; empty: the file itself
+  std::string_view config_key;       // the decoder's object in config.json; empty: the whole file
   std::string_view trunk;            // prefix of tensor names, in place of Qwen3's "model."
   std::string_view embedding, head;  // tensor names
-  std::string_view input, output;    // of a decode step
+  std::string_view input, output;    // what a decode step reads and returns
   bool mrope;         // RoPE with three rows of positions, which decoding keeps equal
-  bool may_omit_tie;  // the head is a tensor of its own unless the config says else
+  bool may_omit_tie;  // config.json may lack tie_word_embeddings: then the head is untied
   std::span<const UncoveredPart> uncovered;
-  std::string_view beside;  // what belongs to the model and is in other files; empty: nothing
+  std::string_view beside;  // a part of the model that is in other files; empty: none
 };
 
 inline constexpr std::string_view kTokenInput = "token id", kLogitsOutput = "logits";
@@ -40,7 +40,7 @@ inline constexpr UncoveredPart kTtsUncovered[] = {
     {"speaker_encoder.", "speaker encoder"},
 };
 
-// Names and keys of qwen3_tts: the public sources of qwen-tts.
+// The names and keys of qwen3_tts are taken from the public sources of qwen-tts.
 inline constexpr ModelKind kModelKinds[] = {
     {.model_type = "qwen3",
      .architecture = "Qwen3ForCausalLM",
@@ -74,7 +74,7 @@ const ModelKind* find_kind(std::string_view model_type);
 // "'qwen3' or 'qwen3_tts'": the kinds that the loader reads.
 std::string loadable_kinds();
 
-// A tensor's name in a checkpoint of `kind`, from its name in one of Qwen3 (tensor_table()).
+// A tensor's name in a checkpoint of `kind`; `qwen3_name` is its name in tensor_table().
 std::string name_in(const ModelKind& kind, std::string_view qwen3_name);
 
 // The uncovered part to which a tensor of this name belongs; empty if the decoder computes with it.
@@ -82,10 +82,10 @@ std::string_view uncovered_part(const ModelKind& kind, std::string_view tensor);
 
 struct CompiledShape {
   std::string_view name;
-  ModelShape shape;  // layers and vocabulary are values of run time
+  ModelShape shape;  // layers and vocabulary are run-time values
 };
 
-// Every row of the shape table, and tiny; a test compares them with plain's instances.
+// Every row of the shape table, and tiny; a test compares the list with the kernels of `plain`.
 inline constexpr auto kCompiledShapes = [] {
   std::array<CompiledShape, std::size(kShapeTable) + 1> all{};
   for (size_t i = 0; i < std::size(kShapeTable); ++i)

@@ -2,11 +2,11 @@
 // bytes. Read strictly.
 //
 // The Python package (safetensors 0.8.0) accepts every file that this reader accepts, with the same
-// tensors; a test compares the two. This reader refuses more, because each of the following hides
-// an exchange of weights or costs memory before the file is known to be sane:
+// tensors; a test compares the two. This reader also requires the following, because a file without
+// it may hide swapped weights, or may cost memory before it is known to be sane:
 //   - the header starts with '{' at its first byte, as the format's README asks: no byte order mark
 //     and no leading space. White space after the object is padding; NUL bytes are not;
-//   - no key stands twice, neither a tensor's name nor a field of a tensor;
+//   - no key occurs twice, neither a tensor's name nor a field of a tensor;
 //   - an entry is an object of dtype, shape and data_offsets and nothing else, "__metadata__" an
 //     object of strings;
 //   - at most 16 MiB of header (the format allows 100 MB), 65,536 tensors and rank 8.

@@ -1,5 +1,5 @@
-// The published models of the Qwen3 family that mkbench knows by name: one row each. A new model is a
-// new row; names, analytic weights, kernel instances and forecasts follow from it.
+// The published models of the Qwen3 family that mkbench knows by name: one row each. A new model is
+// a new row; names, analytic weights, kernel instances and forecasts follow from it.
 #pragma once
 
 #include "references/model_shape.h"
@@ -30,7 +30,7 @@ inline constexpr ShapeRow kShapeTable[] = {
 inline constexpr ShapeRow kCutRow{"cut", {1024, 3072, 4, 16, 8, 128, 3072}, true, 1e6, 40960};
 static_assert(kCutRow.shape.same_layer_shape(kQwen3_0_6B));
 
-// Parameters and the bytes of K and V that a position adds, against the published sums.
+// A check of the rows above: parameters, and bytes of K and V that a position adds.
 static_assert(kShapeTable[1].shape.parameters(true) == 1'720'574'976);
 static_assert(kShapeTable[2].shape.parameters(true) == 4'022'468'096);
 static_assert(kShapeTable[3].shape.parameters(false) == 8'190'735'360);

@@ -100,7 +100,7 @@ class Publication {
   std::optional<SnapshotFolder> folder_;  // destroyed before the files that it links to
 };
 
-// The weights, loaded from the published folder: the views of `made` may end with publish().
+// Loads the weights from the published folder, because publishing may unmap the views of `made`.
 ModelWeights publish(const std::shared_ptr<Publication>& publication, const ModelWeights& made) {
   const fs::path& folder = publication->publish();
   ModelWeights shared =
@@ -119,8 +119,8 @@ void remove_stale_snapshots_once() {
   std::call_once(done, remove_stale_snapshots);
 }
 
-// False for a copy that was cut or had its head untied after loading, and for a folder of another
-// kind than Qwen3, because hosts and engines from elsewhere read no other kind.
+// False if the weights were cut or their head untied after loading, and for a folder of any kind
+// but Qwen3, because hosts and engines from elsewhere read no other kind.
 bool describes(const fs::path& folder, const ModelConfig& config) {
   const ConfigScan scan = read_config_scan(folder / "config.json");
   const ModelConfig& held = scan.config;

@@ -12,8 +12,8 @@
 
 namespace mkbench {
 
-// Returns `weights` as other processes can open them: with `folder` set. Weights whose own folder
-// holds them as a checkpoint of kind qwen3 are returned unchanged. Others are copied to a sealed
+// Returns `weights` with a `folder` that other processes can open. Weights whose own folder holds
+// them as a checkpoint of kind qwen3 are returned unchanged. Others are copied to a sealed
 // memfd, which nobody can change, with the bytes of a safetensors file; a SnapshotFolder links to
 // the memfd and is removed with the last copy of the result.
 // Throws Error(kEnvUnfit) where memory or the folder of temporary files does not suffice.
@@ -24,7 +24,7 @@ ModelWeights share_weights(const ModelWeights& weights);
 ModelWeights make_shared_synthetic(const ShapeRow& row, std::string_view lagset, int threads = 0);
 
 // One line: name, size and modification time in ns of the folder's config.json, *.safetensors and
-// index, links followed. Equal lines mean the files that the parent has judged.
+// index, links followed. An equal line means that the files are those that the parent has judged.
 // Throws Error(kBadInput).
 std::string snapshot_stamp(const std::filesystem::path& folder);
 

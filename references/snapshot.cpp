@@ -42,7 +42,7 @@ std::string known_names() {
   return names;
 }
 
-// `text` is no row: its shape or its lag set is unknown.
+// `text` names no row: its shape or its lag set is unknown.
 [[noreturn]] void refuse_synthetic(const std::string& text) {
   const size_t colon = text.rfind(':');
   if (colon == 9 || find_model(text.substr(0, colon))) synthetic_lags(text.substr(colon + 1));

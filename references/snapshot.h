@@ -24,19 +24,19 @@ struct Model {
   std::string commit;  // of a hub model, 40 hex digits; else empty
 };
 
-// Opens no weights. Throws Error(kBadInput) naming what was
-// tried.
+// Finds the model that `text`, a word after --model, names. Opens no weights. Throws
+// Error(kBadInput) naming what was tried.
 Model resolve_model(const std::string& text);
 
 // Config of a model before its weights are loaded. Throws Error(kBadInput).
 ModelConfig model_config(const Model& model);
 
-// What `model` means at `depth` KV rows: plain `synthetic` takes the longest lag set that fits, every
-// other model is itself.
+// The model to run at `depth` KV rows: an analytic model without a lag set gets the longest that
+// fits; any other model is returned unchanged.
 Model model_at_depth(const Model& model, int depth);
 
-// The model that parity judges in place of `model`: an analytic one on the lag set of its
-// references, every other on itself.
+// The model that parity judges in place of `model`: an analytic model is judged with the lag set of
+// its references, any other model as it is.
 Model parity_model(const Model& model);
 
 struct LoadOptions {
@@ -54,7 +54,7 @@ struct LoadOptions {
 ModelWeights load_folder(const std::filesystem::path& folder, const std::string& name,
                          const LoadOptions& options = {});
 
-// load_folder or make_synthetic, as the spec says. `depth` chooses the lag set of plain synthetic.
+// Calls load_folder() or make_synthetic(). `depth` chooses a lag set where the model names none.
 // Throws Error(kBadInput), also if a committed model's weights differ from the hash in its row.
 ModelWeights load_model(const Model& spec, int depth, const LoadOptions& options = {});
 

@@ -20,7 +20,7 @@ class SnapshotFolder {
   SnapshotFolder& operator=(const SnapshotFolder&) = delete;
 
   const std::filesystem::path& path() const { return path_; }
-  // Lets `name` stand for an open descriptor, which must stay open as long as the folder is used.
+  // Adds a link `name` to an open descriptor, which must stay open as long as the folder is used.
   // Throws Error(kEnvUnfit).
   void link(const std::string& name, int descriptor);
 

@@ -9,7 +9,7 @@ namespace mkbench {
 enum class SpanKind : int {
   kBody,      // works on the phase
   kExchange,  // waits for results of other blocks
-  kWeights,   // waits for weights or KV rows of its own block, or asks for them
+  kWeights,   // waits for weights or KV rows of its own block, or requests them
   kHandOff,   // waits for another part of its block, or hands its results over
   kRoom,      // waits for room to load ahead
   kCount

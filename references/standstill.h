@@ -1,5 +1,5 @@
 // What an engine knows of a hung launch, and what explains it: which block waits where, for which
-// other block, and why that one does not arrive.
+// other block, and why that block does not arrive.
 #pragma once
 
 #include <cstdint>
@@ -37,8 +37,8 @@ struct BlockPlace {
       false;  // true: the block waits for others before `phase`; false: it works in `phase`
   std::string phase{};  // a name of kernels/phase.h; empty: not known
   int layer = -1;       // -1 outside of the layers
-  int step = -1;        // of the launch, from 0
-  int64_t epoch = -1;   // number of its last arrival, from when counting began
+  int step = -1;        // decode step within the launch, from 0
+  int64_t epoch = -1;   // number of the block's last arrival, counted like Standstill::wanted
   static void fields(auto& v) {
     list_fields(v, "block", &BlockPlace::block, "begun", &BlockPlace::begun, "waiting",
                 &BlockPlace::waiting, "phase", &BlockPlace::phase, "layer", &BlockPlace::layer,
@@ -46,7 +46,7 @@ struct BlockPlace {
   }
 };
 
-// A word of the exchange as it was found.
+// A word of the memory through which blocks signal each other, with the value found there.
 struct ExchangeWord {
   std::string name;
   int64_t value = 0;
@@ -60,7 +60,7 @@ struct Standstill {
   int resident = 0;      // blocks that the device holds at a time; 0: not known
   int64_t wanted = -1;   // the epoch that the waiting blocks wait for
   int64_t counted = -1;  // arrivals in the one counter of all blocks; -1: the exchange has none
-  bool words_went_back = false;  // a word holds less than blocks have seen in it
+  bool words_went_back = false;  // a word holds less than a block has read there before
   bool ended = false;            // the waits have timed out and the launch has ended since
   std::string fault_word{};      // the kernel's fault word, hexadecimal; empty: none
   std::vector<BlockPlace> blocks{};
@@ -77,8 +77,8 @@ struct HangFinding {
   HangCause cause = HangCause::kUnknown;
   int waiter = -1;             // a block that waits; -1: none is known to wait
   std::vector<int> awaited{};  // the blocks that it waits for; empty: not known
-  // "block 57 waits in phase o_proj of layer 12, step 3, for block 16, whose last arrival is epoch 335
-  // of 336: ..."
+  // "block 57 waits in phase o_proj of layer 12, step 3, for block 16, whose last arrival is epoch
+  // 335 of 336: ..."
   std::string text{};
   static void fields(auto& v) {
     list_fields(v, "cause", &HangFinding::cause, "waiter", &HangFinding::waiter, "awaited",

@@ -14,7 +14,7 @@ namespace {
 constexpr int64_t kMultiplier = 100003, kOffset = 777;
 constexpr int kMostBits = 17;
 
-// Feedback of an LFSR that passes every state but 0: x^11 + x^9 + 1 and x^17 + x^3 + 1.
+// Feedback of an LFSR that runs through every state but 0: x^11 + x^9 + 1 and x^17 + x^3 + 1.
 constexpr struct {
   int bits;
   uint32_t taps;

@@ -1,6 +1,6 @@
-// The analytic checkpoint: full-size weights of any shape of the table whose greedy continuation
-// integers can compute. Token ids stand for states of up to 17 bits. Planted layer l with a lag of k
-// positions makes P_l(t) = P_(l-1)(t) xor P_(l-1)(t - k), the last layer applies one LFSR step.
+// The analytic checkpoint: full-size weights for any shape of the table; integers alone give the
+// greedy ids. A token id stands for a state of up to 17 bits. Planted layer l with a lag of k
+// positions makes P_l(t) = P_(l-1)(t) xor P_(l-1)(t - k); the last layer makes one LFSR step.
 #pragma once
 
 #include <cstdint>
@@ -20,14 +20,14 @@ namespace mkbench {
 
 using Lags = std::map<int, int>;  // layer -> lag in positions
 
-// The lags of a named set (none, short, deep, far, early, late) in a model of `layers` layers: planted
-// layers keep their relative depth, stay apart and below the last layer. Throws Error(kBadInput)
-// listing the names, or where the layers do not suffice.
+// The lags of a named set (none, short, deep, far, early, late) in a model of `layers` layers.
+// Planted layers keep their relative depth, stay apart and below the last layer. Throws
+// Error(kBadInput) for an unknown name, listing the names, and for too few layers.
 Lags synthetic_lags(std::string_view lagset, int layers = kQwen3_0_6B.layers);
 // Sum of a set's lags: its closed form holds from this many KV rows on.
 int synthetic_min_depth(std::string_view lagset);
-// The set that plain `synthetic` takes at `depth` KV rows: the longest of none, short, deep, far
-// that fits.
+// The set that a model whose name has no lag set takes at `depth` KV rows: the longest of none,
+// short, deep, far that fits.
 std::string_view synthetic_lagset_for_depth(int depth);
 
 // "synthetic", "synthetic:short", "synthetic:qwen3-4b", "synthetic:qwen3-4b:short": the name after
@@ -36,14 +36,14 @@ std::string synthetic_name(const ShapeRow& row, std::string_view lagset = "");
 // The config of an analytic model.
 ModelConfig synthetic_config(const ShapeRow& row);
 
-// Gives memory for all tensors of a model, one after the other in tensor_table()'s order, a tied head
-// left out. It becomes the weights' owner.
+// Allocates memory for all tensors of a model, in tensor_table()'s order and without gaps or a tied
+// head. The result becomes the weights' owner.
 using WeightMemory = std::function<std::shared_ptr<Bf16[]>(const ModelConfig& config)>;
 
-// Generates all weights of `row` on `threads` threads (0 = all cores). Its `layers` may differ from
-// the table's: the planted layers move, and the closed form holds. Without `memory` the weights are
-// on the heap. Throws Error(kBadInput) naming the field where the shape has no room for the
-// codewords, Error(kEnvUnfit) before anything is made where memory does not suffice.
+// Generates all weights of `row` on `threads` threads (0 = all cores), in `memory` or else on the
+// heap. If `row` has another number of layers than its table row, the planted layers move, and the
+// closed form holds. Throws Error(kBadInput) naming the field if the shape has no room for the
+// codewords, and Error(kEnvUnfit), before it allocates, if memory does not suffice.
 ModelWeights make_synthetic(const ShapeRow& row, std::string_view lagset, int threads = 0,
                             const WeightMemory& memory = {});
 
@@ -83,7 +83,7 @@ uint32_t lfsr_step(uint32_t s);
 int32_t synthetic_token(uint32_t state);
 int32_t synthetic_state(int32_t id);
 
-// Prompt of depth + 1 ids: id i is the token of state splitmix64(seed + i) mod the number of states.
+// depth + 1 ids: id i is the token of state splitmix64(seed + i) mod the number of states.
 std::vector<int32_t> synthetic_prompt(int depth, uint64_t seed, int vocab = kQwen3_0_6B.vocab);
 // The n ids that follow `prompt` (which must hold more than synthetic_min_depth(lagset) ids, all
 // with states).

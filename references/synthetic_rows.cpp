@@ -23,12 +23,12 @@ struct SyntheticRows::Design {
   double projection_noise;  // deviation of the noise in rows that read the normed hidden state
   StateCode code;
 
-  // An untied head holds the codewords with opposite signs, and the last layer's shift turns them
-  // round: the embedding in the head's place decodes wrong tokens.
+  // An untied head holds the codewords with opposite signs, and the last layer's shift negates
+  // slot A to match: an engine that takes the embedding for the head decodes wrong tokens.
   double head_sign() const { return tied ? 1 : -1; }
 
-  // In a small vocabulary the 32 likeliest ids lie further apart, and a bf16 decoder's error grows with
-  // their distance. Halving the logits keeps D under 0.5 (Qwen3-TTS's talker: 0.76 without).
+  // In a small vocabulary the 32 largest logits lie further apart, and a bf16 decoder's error grows
+  // with that. Halving the logits keeps D under 0.5 (Qwen3-TTS's talker: 0.76 without).
   double final_norm() const { return (code.small() ? 0.5 : 1.0) / copies; }
 };
 
@@ -47,7 +47,7 @@ using Design = SyntheticRows::Design;
 using LayerPlan = SyntheticRows::LayerPlan;
 
 // The residual stream: channel 0 is constant, then comes slot A with the token's codeword, then
-// slot B, into which a planted layer copies the codeword of an earlier position. A wider model holds
+// slot B, into which a planted layer copies an earlier position's codeword. A wider model holds
 // each sign in several neighbouring channels (Design::copies), so that a channel's sign and noise,
 // and with them every amplitude below, are the same for every shape.
 constexpr int kCode = 480;
@@ -57,29 +57,29 @@ static_assert(kSlotA + 2 * kCode <= kCodeHidden);
 constexpr double kUnit = 1.0 / 32;  // one codeword sign
 constexpr double kConst = 8.0;      // the constant channel, in units
 
-// Noise that a sublayer adds to a channel of the residual and that the embedding holds, in units,
-// as designed. HF in fp32 on `short` (2026-11-22) adds 0.05 to 0.07 by attention, 0.06 to 0.07 by
-// the MLP.
+// Designed deviation, in units, of the noise that attention and the MLP add to a channel of the
+// residual and that the embedding holds. Measured in HF's fp32 run on `short` (2026-11-22):
+// attention adds 0.05 to 0.07, the MLP 0.06 to 0.07.
 constexpr double kSigmaAttention = 0.08, kSigmaMlp = 0.06, kSigmaEmbed = 0.125;
 constexpr double kDeviation = 73.9;  // standard deviation of 256 equally likely levels
 constexpr double kNormNoise = 0.07;
-// At kCodeHidden, about 1 / sqrt(hidden): a row of pure noise turns a normed input into a value of
-// deviation 0.95. Design::projection_noise keeps that for other widths.
+// For a width of kCodeHidden, about 1 / sqrt(hidden): a row of pure noise turns a normed input into
+// a value of deviation 0.95. Design::projection_noise keeps that deviation for other widths.
 constexpr double kProjectionNoise = 0.03;
 
-// Factors on the noise of planted rows and columns: no tensor holds zeros, and no planted weight is
-// drowned in noise. The figures are from the run named above, layers 4, 5, 12 and 27.
+// Factors on the noise of planted rows and columns: over 0, so that no tensor holds zeros, and so
+// small that no planted weight drowns. The figures are from layers 4, 5, 12, 27 of the run above.
 // Planted rows of q and k: noise of 1.1 % of the wave (0.118 beside 10.4), which attention scores
 // tolerate because query and key have many dimensions.
 constexpr double kWaveNoise = 0.13;
 // Planted rows of v, gate and up: noise of 2.1 % of a sign (0.029 beside 1.35). Each channel of a
 // codeword is decided by itself, and the sign switch amplifies its noise.
 constexpr double kSignNoise = 0.03;
-// Columns of o that read planted heads hold values of 1.35 instead of 0.7: with this factor they
-// add 0.032 units of noise, the other columns 0.058.
+// Columns of o that read planted heads multiply values of 1.35, the others 0.7: with the factor
+// below the former add 0.032 units of noise, the others 0.058.
 constexpr double kSlotColumnNoise = 0.3;
-// Columns of down that read planted units hold values of 5.7 to 8.6 instead of 0.55: with this
-// factor they add 0.04 units of noise, the other columns 0.04 to 0.05.
+// Columns of down that read planted units multiply values of 5.7 to 8.6, the others 0.55: with the
+// factor below the former add 0.04 units of noise, the others 0.04 to 0.05.
 constexpr double kPlantedUnitNoise = 0.1;
 // Root mean square of what the noise of o and down multiplies: outputs of noise heads (0.69
 // measured in planted layers, 0.43 in others) and of noise units of the SwiGLU (0.53 to 0.55).
@@ -97,7 +97,7 @@ constexpr double kPlantedNorm = 2.0, kOrdinaryNorm = 1.25;
 // -kSwitch and kSwitch signs and a slope of kGain.
 constexpr double kSwitch = 0.5, kGain = 8.0;
 
-// One row of a tensor: element c is bf16(scale[c] * (h - 127.5) + plant[c]).
+// One row of a tensor: element c is bf16(scale[c] * (its noise_level() - 127.5) + plant[c]).
 struct Row {
   explicit Row(int n) : scale(static_cast<size_t>(n)), plant(static_cast<size_t>(n)), cols(n) {}
 
@@ -129,7 +129,7 @@ Bf16 element(float scale, uint32_t level, float plant) {
   return to_bf16(product + plant);
 }
 
-// Writes row `r`; a row starts on a multiple of 8 elements, because `cols` is one.
+// Writes row `r`. A row starts on a multiple of 8 elements, because `cols` is a multiple of 8.
 void write_row(const Row& row, int tensor, int r, Bf16* out) {
   const int64_t first = int64_t{r} * row.cols;
   for (int c = 0; c < row.cols; c += 8) {
@@ -141,8 +141,7 @@ void write_row(const Row& row, int tensor, int r, Bf16* out) {
   }
 }
 
-// Tensors are numbered 1 embedding, then 11 a layer in LayerWeights' order, the final norm, an untied
-// head.
+// Numbers of tensors: 1 embedding, then 11 a layer in LayerWeights' order, final norm, untied head.
 constexpr int kEmbedding = 1;
 enum LayerTensor { kN1, kN2, kQ, kK, kV, kO, kQNorm, kKNorm, kGate, kUp, kDown, kPerLayer };
 int tensor_number(int layer, LayerTensor t) { return 2 + kPerLayer * layer + t; }
@@ -239,9 +238,9 @@ int planted_units(const Design& d, const LayerPlan& plan) {
   return plan.lag ? 3 * d.width : plan.shift ? d.width : 0;
 }
 
-// One unit a channel of a slot: the first two sets of a planted layer are the two edges of the sign
-// switch, the third clears slot B. In the last layer the first set shifts slot A. Gates of clearing
-// and shifting units read the constant channel and are 4 for every token.
+// Units come in sets of one unit for each channel of a slot. In a planted layer the first two sets
+// are the edges of the sign switch, the third clears slot B; in the last layer the one set shifts
+// slot A. Gates of clearing and shifting units read the constant channel and are 4 for every token.
 void fill_gate(const Design& d, const LayerPlan& plan, int r, Row& row) {
   const bool planted = r < planted_units(d, plan);
   row.noise(0, row.cols, planted ? d.projection_noise * kSignNoise : d.projection_noise);

@@ -1,5 +1,5 @@
-// What the tensors of the analytic checkpoint hold, row by row. The files that use it are
-// synthetic_weights.cpp and this header's own .cpp; the checkpoint as a whole is synthetic.h's.
+// What the tensors of the analytic checkpoint hold, row by row. Only synthetic_weights.cpp uses it;
+// synthetic.h describes the checkpoint as a whole.
 #pragma once
 
 #include <cstdint>
@@ -20,9 +20,8 @@ class SyntheticRows {
   SyntheticRows(const SyntheticRows&) = delete;
   SyntheticRows& operator=(const SyntheticRows&) = delete;
 
-  // Writes rows [begin, end) of the tensor with this number, `cols` wide; `out` is the tensor's first
-  // element. Numbers: 1 embedding, then 11 a layer in LayerWeights' order, the final norm, an untied
-  // head.
+  // Writes rows [begin, end) of tensor `number`, `cols` wide; `out` is the tensor's first element.
+  // Numbers: 1 embedding, then 11 a layer in LayerWeights' order, the final norm, an untied head.
   void write(int number, int cols, int64_t begin, int64_t end, Bf16* out) const;
 
   struct Design;

@@ -17,7 +17,7 @@ uint64_t bytes_of(const ShapeRow& row) {
   return 2 * static_cast<uint64_t>(row.shape.parameters(row.tied));
 }
 
-// Names the largest model of the table that would fit.
+// Names the largest model of the table that fits `bytes`, for a message.
 std::string largest_within(uint64_t bytes) {
   const ShapeRow* best = nullptr;
   for (const ShapeRow& row : kShapeTable) {
@@ -51,7 +51,7 @@ class TrailingHash {
     made_.notify_one();
   }
 
-  // After made_one() for every tensor.
+  // To be called after made_one() for every tensor.
   std::string hex() {
     thread_.join();
     return hash_.hex();

@@ -1,4 +1,4 @@
-// What each block of a kernel did when, in one decode: `mkbench profile --timeline`.
+// What each block of a kernel did during one decode, and when: `mkbench profile --timeline`.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +10,14 @@
 
 namespace mkbench {
 
-// One part of one block, from t0 to t1. Plain memory: spans travel as bytes.
+// What one part of one block did from t0 to t1. Plain memory: spans travel as bytes.
 struct TimelineSpan {
   int64_t t0_ns = 0, t1_ns = 0;  // since the first span's begin
   int32_t block = 0;
   int32_t layer = -1;  // -1 outside of the layers, or not known
-  int32_t step = -1;   // of the decode; -1: not known
-  int16_t phase = 0;   // of Timeline::phases
-  int8_t role = 0;     // of Timeline::roles
+  int32_t step = -1;   // step of the decode; -1: not known
+  int16_t phase = 0;   // index in Timeline::phases
+  int8_t role = 0;     // index in Timeline::roles
   int8_t kind = 0;     // SpanKind
 
   SpanKind what() const { return static_cast<SpanKind>(kind); }
@@ -53,7 +53,7 @@ struct Timeline {
   std::vector<std::string> phases;  // in the order of execution
   std::vector<TimelineSpan> spans;  // by block, role and begin
   int64_t lost = 0;                 // events dropped at each part's end, for want of room
-  int whole_steps = -1;             // number of first steps that lost no event; -1: all of them
+  int whole_steps = -1;             // number of steps, from 0, that lost no event; -1: all
   std::string clock;                // which clock, and how it was read
   ClockQuality quality;
 };

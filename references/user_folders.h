@@ -12,9 +12,9 @@ namespace mkbench {
 // The value of an environment variable, or null where it is unset or empty.
 const char* environment_value(const char* name);
 
-// $XDG_DATA_HOME/mkbench, else ~/.local/share/mkbench; empty where neither variable is set.
+// $XDG_DATA_HOME/mkbench, else $HOME/.local/share/mkbench; empty if neither variable is set.
 std::filesystem::path user_data_dir();
-// $XDG_CACHE_HOME/mkbench, else ~/.cache/mkbench; empty where neither variable is set.
+// $XDG_CACHE_HOME/mkbench, else $HOME/.cache/mkbench; empty if neither variable is set.
 std::filesystem::path user_cache_dir();
 
 // The references that a user has captured for a model of their own (scripts/capture_reference.py),

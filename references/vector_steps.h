@@ -19,9 +19,9 @@ struct VectorSteps {
   float* logits_out = nullptr;  // null, or [n, vocab]
 };
 
-// Checks the inputs of n >= 1 steps that begin with `position` KV rows. Throws Error(kBadInput), which
-// begins with `who`, for a value of `in` that is not finite, and for positions of which the three
-// rows differ or do not count on from `position`: mRoPE is plain RoPE only while they do.
+// Checks the inputs of n >= 1 steps that begin with `position` KV rows. Throws Error(kBadInput),
+// which begins with `who`, if a value of `in` is not finite, or if `positions` are not three equal
+// rows that count up from `position`: only with such rows is mRoPE plain RoPE.
 void check_vector_steps(const std::string& who, int n, const VectorSteps& steps, int hidden,
                         int position);
 

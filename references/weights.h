@@ -51,7 +51,7 @@ struct ModelWeights {
   Matrix lm_head;     // [vocab, hidden]; the embedding's own data when tied
   // Which LM head the model has and by which rule, as a report shows it; empty: unknown.
   std::string head;
-  // Over all tensors' bytes: embedding, layers in LayerWeights' order, final norm, untied head.
+  // Hash of all tensors' bytes: embedding, layers in LayerWeights' order, final norm, untied head.
   std::string sha256;
   std::string kind = "qwen3";  // model_type of the checkpoint that the tensors were read from
   // Parts of the checkpoint that nothing here computes with, as a report shows them.
@@ -66,8 +66,8 @@ struct ModelWeights {
 // Loaders, generators, hashes and uploads all walk the list that tensor_table() gives.
 struct NamedTensor {
   std::string name;
-  Matrix ModelWeights::*global = nullptr;  // set for a tensor outside the layers,
-  int layer = -1;                          // else layer and member are set
+  Matrix ModelWeights::*global = nullptr;  // set for a tensor outside the layers only
+  int layer = -1;                          // -1 for a tensor outside the layers
   Matrix LayerWeights::*member = nullptr;
   int rows = 0, cols = 0;
   bool is_vector = false;  // rank 1 in the file

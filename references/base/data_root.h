@@ -13,9 +13,9 @@ std::filesystem::path program_folder();
 // An installed program has the data beside it (cmake/MkbenchInstall.cmake).
 bool is_installed();
 
-// The folder of everything that is read at run time: scripts/, references/, reports/ and the examples
+// The folder of everything that is read at run time: scripts/, references/, reports/ and examples
 // of tests/, each by its path in the source tree. An installed program has all of it in
-// program_folder(), any other in the source tree of its build.
+// program_folder(), any other program in the source tree that it was built from.
 std::filesystem::path data_root();
 
 // The Python that mkbench was set up with. An installed program takes MKBENCH_OWN_PYTHON, which the

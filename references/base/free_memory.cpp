@@ -67,7 +67,7 @@ uint64_t megabytes(uint64_t bytes) { return bytes / 1'000'000; }
 
 }  // namespace
 
-// A group's limit holds for all groups below it, so every folder up to the mount is named. A
+// A group's limit holds for all groups below it, so every folder up to the mount is listed. A
 // container may see its own group as the mount's root although /proc names a longer path.
 std::vector<CgroupFolder> cgroup_folders(const fs::path& root, std::string_view controller) {
   std::vector<CgroupFolder> folders;

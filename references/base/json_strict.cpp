@@ -77,7 +77,7 @@ class StrictBuilder : public nlohmann::json_sax<json> {
     bool has_key = false;
   };
 
-  // The path of the open containers, as in: in "a"."b"[3].
+  // The path of the open containers: " in 'a'.'b'[3]".
   std::string place() const {
     std::string text;
     for (const Level& level : levels_) {

@@ -1,5 +1,5 @@
-// A strict JSON reader on top of nlohmann, which alone accepts duplicate keys, NUL as the end of
-// input, byte order marks, and integers that turn into doubles.
+// A strict JSON reader on top of nlohmann, which by itself accepts duplicate keys, byte order marks
+// and NUL as the end of input, and turns integers over 64 bits into doubles.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +38,7 @@ std::string read_small_file(const std::filesystem::path& path, size_t max_bytes)
 size_t find_invalid_utf8(std::string_view text);
 
 // `text` in single quotes for a one-line message: control characters are escaped, and the text is
-// cut after at most `max_bytes`, between two characters.
+// cut after about `max_bytes`, between two characters.
 std::string in_quotes(std::string_view text, size_t max_bytes = 120);
 
 // Describes a JSON value for a message: scalars as written, containers by kind and size.

@@ -1,4 +1,4 @@
-// Text from elsewhere, for messages and reports.
+// Makes text from elsewhere safe for messages and reports.
 #pragma once
 
 #include <cstddef>

@@ -58,7 +58,7 @@ void append_utf8(uint32_t code, std::string& out) {
   add(0x80 | (code & 0x3f));
 }
 
-// The number that 1 to 6 hexadecimal digits give; nullopt for any other text.
+// The value of 1 to 6 lower-case hexadecimal digits; nullopt for any other text.
 std::optional<uint32_t> hex_number(std::string_view text) {
   if (text.empty() || text.size() > 6) return std::nullopt;
   uint32_t number = 0;

@@ -36,7 +36,7 @@ class RegularFile {
   struct stat opened_ {};
 };
 
-// All bytes of an open file from its first one on, as far as they can be read; its position stays.
+// All bytes of an open file from its start, as far as they can be read; the file position stays.
 std::string read_all(int fd);
 
 // Returns false also if the path cannot be examined.

@@ -59,7 +59,7 @@ void SealedMemory::seal() {
   constexpr int kSeals = F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
   if (fcntl(descriptor_, F_ADD_SEALS, kSeals) != 0)
     throw Error(ErrorKind::kRuntime, describe_failure(name_, bytes_, "F_ADD_SEALS", errno));
-  // A memfd begins with mode 0777. Without the right to write, open() already fails (not for root).
+  // A memfd begins with mode 0777; with 0400 even open() for writing fails, except for root.
   if (fchmod(descriptor_, S_IRUSR) != 0)
     throw Error(ErrorKind::kRuntime, describe_failure(name_, bytes_, "fchmod", errno));
 }

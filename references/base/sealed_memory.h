@@ -17,7 +17,7 @@ class SealedMemory {
 
   // Null once the file is sealed.
   std::byte* data() { return mapped_; }
-  // Ends the mapping, because the kernel seals no file that is mapped for writing. Throws
+  // Unmaps and seals the file: the kernel seals no file that is mapped for writing. Throws
   // Error(kRuntime).
   void seal();
   int descriptor() const { return descriptor_; }
