@@ -185,7 +185,7 @@ def sample_charts(page: Page, case: dict) -> list:
     ]
     for field, title, unit in (("clock", "SM clock during the samples", "GHz"), ("power", "Power during the samples", "W")):
         if any(row[field] is not None for row in rows):
-            note = "By the driver where the card was read, else as the kernel saw it." if field == "clock" else \
+            note = "The driver's reading; without one, the kernel's own measurement." if field == "clock" else \
                 "Mean of the driver's readings during each sample."
             made.append(page.chart(title, note, charts.series(name, rows, page.palette, field, unit)))
     return made

@@ -28,7 +28,7 @@ COVERED = (
     ("harness/plugin/", ("judgement",)),
     ("harness/flow/blocks.", ("speed",)), ("harness/flow/ablations.", ("speed",)),
     ("harness/flow/recorder.", ("speed",)),
-    ("harness/host/card_work.", ("speed",)), ("harness/host/tune_ring.", ("speed",)),
+    ("harness/host/card_work.", ("speed",)), ("harness/host/cuda_program_tune.", ("speed",)),
     ("harness/flow/gate.", ("judgement",)), ("harness/flow/timed_truth.", ("judgement",)),
     ("harness/flow/trials.", ("judgement",)), ("harness/host/faulty_engine.", ("judgement",)),
     ("harness/flow/", KINDS), ("harness/host/", KINDS), ("harness/wire/", KINDS),

@@ -199,8 +199,8 @@ class CeilingEngine final : public Engine {
   void take(const std::string& settings) {
     const std::optional<ReadPattern> known = read_pattern_text(settings);
     if (!known) {
-      throw Error(ErrorKind::kBadInput,
-                  kPrefix + ": pattern: found '" + settings + "', wanted what settings() says");
+      throw Error(ErrorKind::kBadInput, kPrefix + ": pattern: found '" + settings +
+                                            "', wanted a pattern as the report has it");
     }
     settings_ = settings;
     pattern_ = *known;

@@ -68,8 +68,8 @@ void describe_fields(V& v, Tag<CopiesRow>) {
   v.field("processes", &R::processes, "of each engine in a comparison");
   v.field("splits", &R::splits, "A/A comparisons");
   v.field("excluding_one", &R::excluding_one, "A/A comparisons whose interval does not hold 1");
-  v.field("most_allowed", &R::most_allowed, "so many alpha and chance allow");
-  v.field("faster_or_slower", &R::faster_or_slower, "A/A comparisons with one of these verdicts");
+  v.field("most_allowed", &R::most_allowed, "most that alpha and chance allow");
+  v.field("faster_or_slower", &R::faster_or_slower, "A/A comparisons that say FASTER or SLOWER");
   v.field("half_width", &R::half_width, "of an A/A interval, relative, median");
 }
 

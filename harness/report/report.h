@@ -66,7 +66,7 @@ constexpr std::string_view struct_name(Tag<ProcessFacts>) { return "process"; }
 template <typename V>
 void describe_fields(V& v, Tag<ProcessFacts>) {
   using P = ProcessFacts;
-  v.field("program", &P::program, "program of the process; mkbench-all: mkbench's own");
+  v.field("program", &P::program, "the host's program; mkbench-all for a run in one process");
   v.field("pid", &P::pid, "process id");
   v.field("start_ms", &P::start_ms,
           "from the start of the process until its first message was read");

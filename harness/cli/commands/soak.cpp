@@ -64,7 +64,7 @@ std::vector<Flag<SoakSettings>> soak_flags() {
       flag("engine LIST", "The engine, or a path (.so, .py) [megakernel; host-twin on cpu].",
            &PlanSettings::engines, engines_of(kCandidate)),
       python_flag(),
-      flag("model LIST", "The model, as run takes it [synthetic:cut; tiny on cpu].",
+      flag("model LIST", "Model, as for mkbench run [synthetic:cut; tiny on cpu].",
            &PlanSettings::models, parse_word_list),
       flag("seed S=1", "Random seed for all steps: the same seed gives the same steps.",
            &CaseSettings::seed, parse_seed),
