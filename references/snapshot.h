@@ -18,10 +18,10 @@ std::filesystem::path data_dir();
 // An item of --model, resolved once and passed on.
 struct Model {
   const ModelRow* row = nullptr;  // null for a folder or hub id
-  std::string name;               // as given
+  std::string name{};             // as given
   // Holds config.json and model.safetensors (or the sharded index); empty for an analytic model.
-  std::filesystem::path folder;
-  std::string commit;  // of a hub model, 40 hex digits; else empty
+  std::filesystem::path folder{};
+  std::string commit{};  // of a hub model, 40 hex digits; else empty
 };
 
 // Finds the model that `text`, a word after --model, names. Opens no weights. Throws

@@ -282,18 +282,6 @@ TEST_CASE("Ctrl-C ends the case after the running sample and keeps what was meas
   CHECK(std::holds_alternative<CaseInterrupted>(bench.messages.back()));
 }
 
-TEST_CASE("more blocks are added until the interval is narrow, up to the maximum") {
-  Bench bench;
-  bench.job.max_blocks = 7;
-  bench.job.target_rel_ci = 1e-12;  // never reached
-  CHECK(engine_of(bench.run(), "kernel").samples.size() == 7);
-  Bench wide;
-  wide.job.blocks = 8;
-  wide.job.max_blocks = 20;
-  wide.job.target_rel_ci = 1;
-  CHECK(engine_of(wide.run(), "kernel").samples.size() < 20);
-}
-
 TEST_CASE("a model without a reference is judged live, and says so") {
   Bench bench;
   bench.references.clear();

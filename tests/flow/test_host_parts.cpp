@@ -229,7 +229,7 @@ TEST_CASE("times and starts of samples are those of the clock beside the engine"
 }
 
 TEST_CASE("blocks are added as long as an interval is too wide, and no longer") {
-  for (const auto& [target, samples] : {std::pair{1e-12, 12}, {0.99, 8}}) {
+  for (const auto& [target, samples] : {std::pair{1e-12, 12}, {0.99, 8}, {0.0, 8}}) {
     Bench bench;
     bench.job.blocks = 8;
     bench.job.max_blocks = 12;

@@ -119,6 +119,7 @@ TEST_CASE("steps follow from the seed, pass every edge and fill the cache", "[so
     REQUIRE(step.repeats <= 56);
     often += step.repeats > 7;
     is_long += step.tokens > 16;
+    if (step.tokens > 16) CHECK(step.tokens == (1024 - 11) * 2 / 3);
     for (int t = 0; t < step.tokens; ++t) {
       if (step.edge >= 0 && step.rows + t + 1 == edges[static_cast<size_t>(step.edge)])
         passed.insert(step.edge);
@@ -131,6 +132,7 @@ TEST_CASE("steps follow from the seed, pass every edge and fill the cache", "[so
   CHECK(delayed > 20);
   CHECK(plain > 200);  // under it engines run what they ship
   CHECK(beginnings == std::set<uint64_t>{1, 0xffff, 0x1ffff});
+  CHECK(draw_step({.context = 4096, .least_rows = 11, .seed = 5}, edges, 127).tokens == 2100);
   CHECK(draw_step({.context = 1024, .least_rows = 11, .seed = 6}, edges, 3).prompt_seed !=
         draw_step(bounds, edges, 3).prompt_seed);
 }
