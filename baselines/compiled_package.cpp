@@ -59,7 +59,7 @@ std::vector<std::string> content_arguments(const PackageKey& key) {
 }
 
 // "<cache>/compiled/cuda-sm_90-1f2e3d4c5b6a7988.pt2": the digits are a hash of everything that
-// decides what the package holds, the script's text among it.
+// decides what the package holds, including the script's text.
 fs::path place_of(const PackageKey& key) {
   const fs::path cache = user_cache_dir();
   if (cache.empty()) not_built("HOME: found it unset, wanted a folder for the package");

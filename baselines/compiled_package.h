@@ -1,4 +1,4 @@
-// The package of the engine `compiled`: one decode step of a model's shape, compiled for a device by
+// The engine `compiled`'s package: one decode step for a model's shape, compiled for a device by
 // scripts/compile_step.py and kept in the user's cache folder. No torch header here.
 #pragma once
 
@@ -20,7 +20,7 @@ struct PackageKey {
   std::string torch_version, torch_cuda_version;  // of the libtorch that loads the package
 };
 
-// The file of the package. If the cache has none, the package is built first, which takes one to four
+// The package's file. If the cache has none, the package is built first, which takes one to four
 // minutes and is announced on stderr. Throws Error(kNotBuilt), whose message says what is missing.
 std::filesystem::path compiled_package(const PackageKey& key);
 

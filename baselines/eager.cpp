@@ -132,7 +132,7 @@ EagerEngine::EagerEngine(const ModelWeights& weights, const EagerOptions& option
       dtype_(options.fp32 ? at::kFloat : at::kBFloat16),
       logits_dtype_(options.head_fp32 ? at::kFloat : dtype_) {
   on_device([&] {
-    // The package comes first, because its compiler needs memory on the card, too.
+    // The package comes first, because compiling it also needs memory on the card.
     const std::filesystem::path package =
         options.compiled ? package_for(weights.config, options) : "";
     model_ = std::make_unique<EagerModel>(weights, options);
@@ -149,7 +149,7 @@ EagerEngine::~EagerEngine() {
   // libtorch's allocator would keep the memory, and the next engine may not use libtorch.
   try {
     c10::cuda::CUDACachingAllocator::emptyCache();
-  } catch (const std::exception&) {  // the call that broke the context has reported it
+  } catch (const std::exception&) {  // the call that broke the context has reported the error
   }
 }
 
@@ -170,7 +170,7 @@ void EagerEngine::synchronize() const {
 EngineCapabilities EagerEngine::capabilities() const {
   EngineCapabilities c;
   c.name = name_of(options_);
-  c.poison = !options_.static_steps();  // rows that are masked, but read, must hold numbers
+  c.poison = !options_.static_steps();  // static steps read masked rows, which must hold numbers
   c.device = "cpu";
   if (device_.is_cuda()) {
     c.device = "cuda:" + std::to_string(options_.gpu) + " " +
@@ -235,21 +235,21 @@ std::vector<int32_t> EagerEngine::collect(const Tensor& ids, const Tensor& best)
   return {host.const_data_ptr<int32_t>(), host.const_data_ptr<int32_t>() + host.numel()};
 }
 
-// Copies `row` to row `step` of `out`, fp32 [n, width] in host memory; does nothing if `out` is null.
+// Copies `row` to row `step` of `out`, fp32 [n, width] on the host; does nothing if `out` is null.
 void keep_row(const Tensor& row, int step, float* out) {
   if (out == nullptr) return;
   float* const to = out + static_cast<int64_t>(step) * row.numel();
   at::from_blob(to, {row.numel()}, at::kFloat).copy_(row.view({row.numel()}));
 }
 
-// `inputs`: ids [n], or [1] without forced ids; with steps.in vectors [1, n, hidden].
+// `inputs`: ids [n], or [1] without forced ids; if steps.in is set, vectors [1, n, hidden].
 Decoded EagerEngine::decode_eagerly(int n, const Tensor& inputs, bool forced,
                                     const VectorSteps& steps) {
   Tensor slots = at::full({n}, -1, ids_);
   Tensor best = at::full({n}, std::numeric_limits<double>::quiet_NaN(), ids_.dtype(logits_dtype_));
   const bool by_vector = steps.in != nullptr;
-  // The truth takes forced steps in one pass: scoring 128 ids one by one costs 0.15 s on a CPU, and
-  // the grouping of fp32 sums changes far less than the errors that are measured against the truth.
+  // The truth takes forced steps in one pass, because scoring 128 ids one by one costs 0.15 s on a
+  // CPU. Regrouped fp32 sums change it far less than the errors that are measured against it.
   const bool one_pass = options_.fp32 && forced && !by_vector;
   const Tensor all =
       one_pass ? model_->forward(inputs.unsqueeze(0), /*keep_hidden=*/true) : Tensor();
@@ -390,7 +390,7 @@ std::optional<std::vector<float>> EagerEngine::hidden(int layer) {
   }
   const std::vector<Tensor>& states = model_->hidden_states;
   if (states.empty()) return std::nullopt;
-  return on_device([&] {  // the last row's state: the truth may have taken several rows at once
+  return on_device([&] {  // only the last row: the truth may have run several rows at once
     return to_host(states[static_cast<size_t>(layer)].slice(1, -1));
   });
 }

@@ -23,33 +23,33 @@ struct EagerOptions {
   // Decode steps of fixed shapes (static_step.h), each a replay of a CUDA graph on a card; some
   // operators are fused. Prefill stays eager's. Not with fp32 or head_fp32.
   bool graph = false;
-  // Decode steps by a package of AOTInductor (compiled_package.h), with the same shapes as the steps
-  // of `graph`, and like them in a CUDA graph on a card. Not with graph, fp32 or head_fp32.
+  // Decode steps by a package of AOTInductor (compiled_package.h), with the fixed shapes of
+  // `graph`, and also in a CUDA graph on a card. Not with graph, fp32 or head_fp32.
   bool compiled = false;
   int max_context = 4096;
   // CPU threads while the engine lives, 0 = libtorch's choice. libtorch has one number for the
-  // whole process: among several engines the newest decides.
+  // whole process, so among several engines the newest decides.
   int threads = 0;
   PlantedFault fault = PlantedFault::kNone;
 
   bool static_steps() const { return graph || compiled; }
 };
 
-// Bytes of device (or host) memory that make_eager() will take for weights and KV cache.
+// Bytes of device (or host) memory that the engine takes, prefill and CUDA graphs included.
 int64_t eager_bytes(const ModelConfig& config, const EagerOptions& options);
 
-// The buckets of KV rows of a context's static steps, ascending: powers of two from 256 on, and the
-// context itself.
+// How many KV rows the static steps of a context can read, ascending: powers of two from 256 on,
+// and the whole context. A step reads the smallest such bucket that holds its rows.
 std::vector<int> kv_buckets(int max_context);
 
-// Throws Error(kUnsupportedDevice) if CUDA is asked for and unusable, Error(kEnvUnfit) if memory does
-// not suffice, Error(kRuntime), and Error(kNotBuilt) if `compiled` has no package and cannot build one.
+// Throws Error(kUnsupportedDevice) if CUDA is wanted and unusable, Error(kEnvUnfit) if memory does
+// not suffice, Error(kRuntime), Error(kNotBuilt) if `compiled` has no package and cannot build one.
 std::unique_ptr<Engine> make_eager(const ModelWeights& weights, const EagerOptions& options = {});
 
 // Facts of the linked libtorch, for doctor and reports.
 struct TorchFacts {
   std::string version;
-  std::string cuda_version;  // CUDA version that libtorch was built on; empty without CUDA
+  std::string cuda_version;  // CUDA version that libtorch was built with; empty without CUDA
   // Architectures of libtorch's CUDA code, "sm_80 sm_90 ..."; empty if libtorch cannot list them,
   // e.g. without a driver.
   std::string architectures;
@@ -63,7 +63,7 @@ struct TorchCheck {
   double got = 0, wanted = 0;  // the sum of all elements
   std::string error;           // one line; empty when ok
 };
-// Multiplies bf16 matrices [512, 256] and [256, 768] on the device and compares every element. Never
+// Multiplies bf16 matrices [512, 256] and [256, 768] on the device and checks every element. Never
 // throws; a failure is returned.
 TorchCheck check_torch(bool cuda, int gpu);
 

@@ -12,7 +12,7 @@ namespace {
 // and took 25 s with one (2026-11).
 constexpr int64_t kParametersWorthThreads = 10'000'000;
 constexpr int kLeastBucket = 256;
-// Memory of one bucket's captured step, with cuBLAS's workspaces for its stream (H100, 632 kernels, libtorch 2.11).
+// One bucket's captured step and cuBLAS's workspaces of its stream (H100, 632 kernels, torch 2.11).
 constexpr int64_t kGraphBytes = 100'000'000;
 constexpr std::string_view kGraph = "graph", kCompiled = "compiled";
 
@@ -56,7 +56,7 @@ int64_t eager_bytes(const ModelConfig& config, const EagerOptions& options) {
   int64_t bytes = options.cuda ? 2 * s.parameters(config.tie_word_embeddings) : 0;
   if (!options.cuda && options.static_steps())
     bytes += 2LL * s.layers * s.hidden * (s.qkv_width() + 2 * s.intermediate);
-  // head_fp32 keeps an fp32 LM head; the truth widens one matrix at a time, the largest is the LM head.
+  // head_fp32 keeps an fp32 LM head; the truth widens one matrix at a time, at most the LM head.
   if (options.head_fp32 || options.fp32) bytes += 4 * s.embedding_parameters();
   const int64_t context = options.max_context;
   if (options.cuda) {

@@ -15,7 +15,7 @@ namespace {
 
 using at::Tensor;
 
-// Alignment from which memory of the loader behaves like libtorch's own in vectorised CPU kernels.
+// Loader memory aligned like this works like libtorch's own in vectorised CPU kernels.
 constexpr uintptr_t kAliasAlignment = 16;
 
 // Computes mean square and scaling in fp32, rounds once to the model's dtype, then multiplies by
@@ -41,8 +41,8 @@ Tensor repeat_kv(const Tensor& x, int64_t group) {
       .reshape({1, kv_heads * group, rows, dim});
 }
 
-// x times a bf16 matrix in x's precision. The fp32 truth widens one matrix at a time, which changes
-// no bit and takes half of the memory of weights that are kept in fp32.
+// x times a bf16 matrix in x's precision. The fp32 truth widens one matrix at a time, which takes
+// half of the memory of weights kept in fp32 and gives the same bits.
 Tensor apply_matrix(const Tensor& x, const Tensor& matrix) {
   return at::linear(x, matrix.to(x.scalar_type()));
 }
@@ -226,7 +226,7 @@ uint64_t EagerModel::kv_checksum(int rows) const {
   const Tensor host = at::stack(sums).to(at::kCPU);
   for (int64_t i = 0; i < host.numel(); ++i) {
     sum = (sum ^ static_cast<uint64_t>(host.const_data_ptr<int64_t>()[i])) * 0x9E3779B97F4A7C15u;
-    sum ^= sum >> 29;  // without it the order of layers would only change the upper bits
+    sum ^= sum >> 29;  // without this, the order of layers would only change the upper bits
   }
   return sum;
 }

@@ -1,6 +1,6 @@
 // Qwen3's forward pass op by op in libtorch, with its weights and KV cache, shared by the baselines
-// of this folder. For .cpp files of this folder only, which include ATen before this header, so that
-// no other file includes libtorch.
+// of this folder. For .cpp files of this folder only, which include ATen before this header, so
+// that no other file includes libtorch.
 #pragma once
 
 #include <atomic>
@@ -19,8 +19,8 @@ struct LayerTensors {
   at::Tensor q_norm, k_norm;                   // [head_dim]
   at::Tensor gate_proj, up_proj, down_proj;    // [out, in]
   at::Tensor k_cache, v_cache;                 // [1, kv_heads, max_context, head_dim]
-  // With EagerOptions::static_steps(): matrices with the same input, concatenated; the matrices above
-  // are then views of them. Else undefined.
+  // With EagerOptions::static_steps(): matrices of the same input, concatenated; the matrices above
+  // are then views of these. Else undefined.
   at::Tensor qkv_proj, gate_up_proj;
 };
 

@@ -17,8 +17,8 @@ namespace {
 
 using at::Tensor;
 
-// With deterministic algorithms libtorch sorts the indices of a copy first. A copy of one row has
-// one index, and is deterministic without sorting.
+// Switches off deterministic algorithms while it lives: they make index copies sort their indices
+// first, and a copy of one row is deterministic without that.
 class UnsortedCopies {
  public:
   UnsortedCopies() : was_(at::globalContext().deterministicAlgorithms()) {
@@ -35,20 +35,20 @@ class UnsortedCopies {
 // [rows, in] -> [rows, out].
 Tensor times(const Tensor& x, const Tensor& matrix) { return at::linear(x, matrix); }
 
-// libtorch's fused operator: in fp32 up to the product with the weight, then rounded once.
+// libtorch's fused RMS norm: fp32 up to and including the product with the weight, rounded once.
 Tensor norm(const Tensor& x, const Tensor& weight, double eps) {
   return at::rms_norm(x, {x.size(-1)}, weight, eps);
 }
 
-// [heads, head_dim] times cos and sin [1, head_dim], whose first half has the sign of rotate_half.
+// RoPE on x [heads, head_dim]. cos, signed_sin: [1, head_dim]; signed_sin has a negated first half.
 Tensor rotate(const Tensor& x, const Tensor& cos, const Tensor& signed_sin) {
   return at::addcmul(x * cos, at::roll(x, x.size(-1) / 2, -1), signed_sin);
 }
 
 }  // namespace
 
-// run_single_threaded, because other runs of a package record an event at their end and query it in the
-// next run: both are forbidden while a CUDA graph is captured.
+// The package needs run_single_threaded: otherwise each run records an event, which the next run
+// queries, and both are forbidden while a CUDA graph is captured.
 StaticStep::StaticStep(const ModelTensors& model, int max_context,
                        const std::filesystem::path& package)
     : model_(model) {
@@ -103,7 +103,7 @@ std::vector<Tensor> StaticStep::package_inputs(int rows) const {
   return all;
 }
 
-// cos and sin as eager computes them for each position.
+// cos and sin for each position, computed like eager's.
 void StaticStep::make_tables(int max_context) {
   const Tensor all = at::arange(max_context, model_.real.dtype(at::kFloat));
   const Tensor angles = all.view({max_context, 1}) * model_.inv_freq;
@@ -134,7 +134,7 @@ void StaticStep::capture(Bucket& bucket) {
   side.synchronize();
 }
 
-// The package's outputs: the logits [vocab], then the hidden states after each layer, [1, hidden] each.
+// The package outputs the logits [vocab], then the hidden state after each layer, [1, hidden].
 void StaticStep::issue_package(Bucket& bucket) {
   bucket.hidden = package_->run(bucket.inputs);
   if (bucket.hidden.size() != model_.layers.size() + 1) {

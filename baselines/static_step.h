@@ -54,8 +54,8 @@ class StaticStep {
     std::vector<at::Tensor> inputs;              // of the package; empty without one
   };
 
-  // What attention takes in every layer of a step: the number of KV rows, cos and sin of the position,
-  // [1, head_dim] each, and the mask [rows] of unwritten rows.
+  // What attention takes in every layer of a step: the number of KV rows, the position's cos and
+  // sin, [1, head_dim] each, and the mask [rows] of unwritten rows.
   struct View {
     int rows;
     at::Tensor cos, sin, mask;

@@ -1,5 +1,5 @@
-// Converts libtorch's exceptions to mkbench's. For .cpp files of this folder only, which include ATen
-// before this header, so that no other file includes libtorch.
+// Converts libtorch's exceptions to mkbench's. Only for .cpp files of this folder, which include
+// ATen first, so that no other file includes libtorch.
 #pragma once
 
 #include <new>
@@ -11,7 +11,7 @@ namespace mkbench {
 
 inline std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
-// Runs `work` and converts every failure of libtorch to an Error with one line of text, which begins
+// Runs `work` and converts libtorch's exceptions to an Error with one line of text, which begins
 // with the engine's name.
 template <typename Work>
 auto translate_errors(const std::string& name, Work&& work) -> decltype(work()) {

@@ -21,7 +21,7 @@ namespace mkbench {
 namespace {
 
 constexpr const char* kWorkspaceVariable = "CUBLAS_WORKSPACE_CONFIG";
-// If both are set, libtorch reads the first.
+// libtorch reads the first of these that is set.
 constexpr const char* kAllocatorVariables[] = {"PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"};
 
 // Extracts "sm_80 sm_90 ..." from libtorch's build description, which quotes its nvcc flags.
@@ -46,8 +46,8 @@ std::string set_in_environment(std::span<const char* const> names) {
   return "";
 }
 
-// The getter returns a bool in older libtorch, in newer an enumeration whose first value means
-// "allowed".
+// `value` is a bool in older versions of libtorch, and in newer ones an enumeration whose first
+// value means "allowed".
 template <typename T>
 bool allows_reduced_precision(T value) {
   if constexpr (std::is_same_v<T, bool>) {
@@ -57,7 +57,7 @@ bool allows_reduced_precision(T value) {
   }
 }
 
-// The wished numbers of threads in order of age; in front, libtorch's own number of threads.
+// libtorch's own number of threads, then the numbers that living objects wish for, oldest first.
 std::list<int>& thread_wishes() {
   static std::list<int> wishes;
   return wishes;
@@ -76,8 +76,8 @@ void pin_torch_settings() {
   // Eight workspaces of 4 MiB: without a fixed size cuBLAS may choose algorithms differently from
   // run to run. A user's own value stays, and eager_settings() shows it.
   setenv(kWorkspaceVariable, ":4096:8", /*overwrite=*/0);
-  // A prefill's scores grow with every chunk. Without expandable segments, the allocator keeps a block
-  // of each size: 20 GiB after 16,384 rows of Qwen3-0.6B. A user's own setting stays.
+  // A prefill's scores grow with every chunk. Without expandable segments the allocator keeps a
+  // block of each size: 20 GiB after 16,384 rows of Qwen3-0.6B. A user's own setting stays.
   if (set_in_environment(kAllocatorVariables).empty())
     setenv(kAllocatorVariables[1], "expandable_segments:True", /*overwrite=*/0);
   at::Context& context = at::globalContext();
@@ -128,7 +128,7 @@ TorchFacts torch_facts() {
   facts.version = TORCH_VERSION;
   facts.cuda_version = cuda_version_in(at::show_config());
   try {
-    // showConfig() returns libtorch's nvcc flags, and queries the driver first.
+    // showConfig() queries the driver, then returns the nvcc flags with which libtorch was built.
     facts.architectures = architectures_in(at::detail::getCUDAHooks().showConfig());
   } catch (const std::exception&) {  // no driver, or a build without CUDA
   }

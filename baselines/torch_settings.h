@@ -9,9 +9,9 @@ namespace mkbench {
 // cuBLAS reads CUBLAS_WORKSPACE_CONFIG once, when its first handle is made. Safe to call again.
 void pin_torch_settings();
 
-// A request for `threads` CPU threads ("wish") while the object lives; 0: no request. libtorch has one
-// number for the whole process: the newest wish decides, and when the last wish ends, libtorch gets its
-// own number back. All objects must be made and destroyed by the same thread.
+// Requests `threads` CPU threads (a "wish") while the object lives; 0 requests nothing. libtorch
+// has one number for the whole process: the newest wish decides, and after the last one libtorch
+// gets its own number back. All objects must be made and destroyed by the same thread.
 class CpuThreads {
  public:
   explicit CpuThreads(int threads);

@@ -24,7 +24,7 @@ __device__ __forceinline__ void barrier_init_fence() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-// Arrives once and lets the barrier wait for `bytes` more.
+// Arrives once and makes the barrier wait for `bytes` more.
 __device__ __forceinline__ void barrier_expect_bytes(uint64_t* barrier, uint32_t bytes) {
   asm volatile(
       "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
@@ -48,7 +48,7 @@ __device__ __forceinline__ uint64_t global_ns() {
   return now;
 }
 
-// Waits for the phase of `parity`; false when it has not come after about a second.
+// Waits until the barrier's phase of `parity` completes; false if it has not after about a second.
 __device__ __forceinline__ bool barrier_wait_bounded(uint64_t* barrier, uint32_t parity) {
   constexpr uint64_t kLimitNs = 1'000'000'000;
   constexpr uint32_t kPollsPerClock = 256;  // %globaltimer is slow to read

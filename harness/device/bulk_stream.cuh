@@ -10,10 +10,10 @@
 
 namespace mkbench {
 
-// Holds one thread to a schedule of copies, so that a late one delays no later one. The gap is a
-// time and not a number of cycles: memory has its own clock, and the SM clock varies by some per
-// cent with the power drawn. %globaltimer is slow to read and moves in steps, so the wait polls
-// clock64(), whose rate is measured again and again.
+// Paces one thread's copies by a schedule: a copy that is up to one gap late does not delay the
+// next. The gap is a time and not a number of cycles: memory has its own clock, and the SM clock
+// varies by some per cent with the power drawn. %globaltimer is slow to read and moves in steps, so
+// the wait polls clock64(), whose rate is measured again and again.
 class CopySchedule {
  public:
   __device__ explicit CopySchedule(uint32_t gap_ps)
@@ -31,7 +31,7 @@ class CopySchedule {
 
  private:
   static constexpr int kShortestWindow = 16, kLongestWindow = 1024;  // copies
-  // No SM has such a clock: a higher value means that the timer has not made its next step yet.
+  // Above every SM's clock: a higher rate means that %globaltimer has not made its next step yet.
   static constexpr float kMostGhz = 8;
 
   __device__ void measure(long long now) {
@@ -40,7 +40,7 @@ class CopySchedule {
     left_ = window_;
     const float cycles = static_cast<float>(now - from_cycles_);
     const float ns = static_cast<float>(now_ns - from_ns_);
-    if (cycles > kMostGhz * ns) return;  // the next window holds this one too
+    if (cycles > kMostGhz * ns) return;  // the next window then includes this one
     gap_cycles_ = __float2int_rn(1e-3f * static_cast<float>(gap_ps_) * cycles / ns);
     from_cycles_ = now;
     from_ns_ = now_ns;
@@ -48,7 +48,7 @@ class CopySchedule {
 
   const uint32_t gap_ps_;
   int window_ = kShortestWindow, left_ = kShortestWindow;
-  int gap_cycles_ = 0;  // not known before the first window's end
+  int gap_cycles_ = 0;  // 0 until the first window has been measured
   long long next_, from_cycles_;
   uint64_t from_ns_;
 };

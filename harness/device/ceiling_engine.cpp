@@ -20,7 +20,7 @@ namespace mkbench {
 namespace {
 
 const std::string kPrefix = "ceiling";
-// The longest launch of the search, in steps: KV rows grow from step to step.
+// Most steps in one launch of the search, because the KV rows to read grow from step to step.
 constexpr int kMostSearchSteps = 64;
 
 RingOptions ring_options(const EngineRequest& request) {
@@ -31,7 +31,7 @@ RingOptions ring_options(const EngineRequest& request) {
   return options;
 }
 
-// Bytes of the copy: what the longest step reads.
+// Bytes of the copied weights and KV rows: what the longest step reads.
 int64_t copied_bytes(const ModelConfig& config, int max_context) {
   return StepReader::padded(config.shape.bytes_per_step(max_context));
 }
@@ -117,7 +117,7 @@ class CeilingEngine final : public Engine {
   }
   int position() const override { return position_; }
   int64_t launch_count() const override { return launches_; }
-  // Copies the ring's times only when asked for, so that decode()'s clock does not include it.
+  // Copies the ring's times only here, so that decode()'s clock does not include the copy.
   DecodeTimes last_times() const override {
     DecodeTimes times = times_;
     if (times.host_ms > 0 && pattern_.way == ReadPattern::Way::kRing && ring_)
@@ -126,7 +126,7 @@ class CeilingEngine final : public Engine {
   }
   Progress progress() const override { return {position_, -1, {}}; }
 
-  // Finds the pattern anew.
+  // Searches for the pattern, also for search_again().
   void search() {
     go_to(request_.depth);
     const FoundPattern found = find_pattern(space_, [this](const ReadPattern& pattern, int steps) {
@@ -143,14 +143,14 @@ class CeilingEngine final : public Engine {
     return static_cast<uint64_t>(shape_.bytes_per_step(position));
   }
 
-  // Copies all tensors that a step reads, one after the other, then random bits in the place of KV
-  // rows.
+  // Copies all tensors that a step reads, one after the other, and fills the rest, in place of KV
+  // rows, with varied bits.
   void copy_weights(const ModelWeights& weights) {
     const bool tied = weights.config.tie_word_embeddings;
     std::vector<HostCopy> copies;
     size_t at = 0;
     for (const NamedTensor& t : tensor_table(weights.config)) {
-      // A step reads only one of these two in full.
+      // A step reads only one of lm_head and embed_tokens in full.
       if (t.global == (tied ? &ModelWeights::lm_head : &ModelWeights::embed_tokens)) continue;
       const Matrix& tensor = tensor_of(weights, t);
       copies.push_back({memory_.get() + at, tensor.data, tensor.bytes()});
@@ -166,7 +166,7 @@ class CeilingEngine final : public Engine {
     MKBENCH_CUDA(cudaDeviceSynchronize());
   }
 
-  // The ring with KV rows of its own prefill, so that it copies real K and V.
+  // Makes the ring and prefills it, so that it copies real K and V.
   void make_ring_stream(const ModelWeights& weights) {
     ring_ = make_ring(weights, ring_options(request_));
     std::vector<int32_t> ids(static_cast<size_t>(request_.depth) + 1);
@@ -179,7 +179,7 @@ class CeilingEngine final : public Engine {
     ring_start_ = ring_->save();
   }
 
-  // The ring has the KV rows of one depth, so its engine can begin only there.
+  // The ring has KV rows for request.depth only, so it can begin only there.
   void go_to(int position) {
     if (position < 0 || position > request_.max_context) {
       throw Error(ErrorKind::kBadInput, kPrefix + ": position " + std::to_string(position) +
@@ -195,7 +195,7 @@ class CeilingEngine final : public Engine {
     return *ring_;
   }
 
-  // Uses the pattern that settings() of another ceiling names.
+  // Uses the pattern that settings() of another ceiling engine returned.
   void take(const std::string& settings) {
     const std::optional<ReadPattern> known = read_pattern_text(settings);
     if (!known) {
@@ -248,7 +248,7 @@ class CeilingEngine final : public Engine {
     retune_ring(ring_stream(), options);
   }
 
-  // Sums the times of launches from one depth until they have `steps` steps.
+  // Milliseconds of `steps` steps, in launches that all begin at request.depth.
   double time_steps(const ReadPattern& pattern, int steps) {
     choose(pattern);
     const int most = std::clamp(request_.max_context - request_.depth, 1, kMostSearchSteps);
@@ -272,10 +272,10 @@ class CeilingEngine final : public Engine {
   StepReader reader_;
   DeviceBuffer<char> memory_;
   std::string device_;
-  std::unique_ptr<Engine> ring_;  // null where it cannot run
+  std::unique_ptr<Engine> ring_;  // null if the ring cannot run here or has failed
   Snapshot ring_start_;
   PatternSpace space_;
-  double ring_ghz_ = 0;  // SM clock of the ring's last launch, which paces by cycles; 0 before it
+  double ring_ghz_ = 0;  // SM clock of the ring's last launch, 0 before; turns gaps into cycles
   ReadPattern pattern_;
   std::string settings_;
   int position_ = 0;

@@ -62,7 +62,7 @@ void run_check(int gpu, DeviceCheck& check) {
   check.wanted = expected_sum(check.blocks);
 
   const DeviceBuffer<float> memory(static_cast<size_t>(check.blocks) + 1);  // partial sums, result
-  // Filled with NaN, so that a kernel that does not run gives a wrong sum.
+  // Fills it with NaN, so that a kernel that does not run gives a wrong sum.
   MKBENCH_CUDA(cudaMemset(memory.get(), 0xff, memory.bytes()));
   float* partial = memory.get();
   float* result = partial + check.blocks;

@@ -15,7 +15,7 @@ Usability unfit(Unfit what, std::string reason, std::string what_to_do) {
   return {what, std::move(reason), std::move(what_to_do)};
 }
 
-// What is wrong with the installation, whatever the card.
+// Judges driver and CUDA runtime, which are the same for every card.
 Usability judge_installation(const DeviceList& list) {
   const std::string runtime = cuda_version_text(list.runtime_cuda_version);
   if (list.driver_cuda_version == 0) {
@@ -45,7 +45,7 @@ Usability judge_installation(const DeviceList& list) {
   return {};
 }
 
-// Digits of an architecture's name and what follows them.
+// An architecture's name, taken apart: "sm_90a" is 9, 0 and 'a'.
 struct ParsedArchitecture {
   int major = 0, minor = 0;
   char suffix = 0;

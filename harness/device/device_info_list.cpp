@@ -17,7 +17,7 @@ std::string uuid_text(const cudaUUID_t& uuid) {
   return text;
 }
 
-// False, with nothing changed, for a device that does not answer.
+// Returns false and leaves `device` unchanged if the GPU does not answer.
 bool read_device(int index, DeviceInfo& device) {
   cudaDeviceProp properties{};
   if (cudaGetDeviceProperties(&properties, index) != cudaSuccess) return false;
@@ -28,7 +28,7 @@ bool read_device(int index, DeviceInfo& device) {
   device.sm_minor = properties.minor;
   device.sm_count = properties.multiProcessorCount;
   device.l2_bytes = properties.l2CacheSize;
-  // Attributes, because CUDA 13 has taken these two out of cudaDeviceProp.
+  // Two attributes, because CUDA 13 has removed these fields from cudaDeviceProp.
   int memory_clock_khz = 0, bus_width_bits = 0;
   if (cudaDeviceGetAttribute(&memory_clock_khz, cudaDevAttrMemoryClockRate, index) == cudaSuccess &&
       cudaDeviceGetAttribute(&bus_width_bits, cudaDevAttrGlobalMemoryBusWidth, index) ==

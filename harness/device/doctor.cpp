@@ -1,4 +1,4 @@
-// The rows of the doctor: driver, GPUs, code, memory and surroundings, judged by given facts.
+// Makes the doctor's rows (driver, GPUs, code, memory, surroundings) from given facts.
 #include "harness/device/doctor.h"
 
 #include <fmt/format.h>
@@ -27,8 +27,8 @@ std::string gib(int64_t bytes) {
 }
 std::string gb(int64_t bytes) { return fmt::format("{:.1f} GB", static_cast<double>(bytes) / kGb); }
 
-// Advice of the table of known errors for a message; `otherwise` if it has none, or only points to
-// set-up.
+// The advice that the table of known errors has for a message; `otherwise` if it has none or only
+// points to set-up.
 std::string advice_for(const std::string& message, const std::string& otherwise) {
   const KnownError* known = find_known_error(message);
   if (known == nullptr || known->command.starts_with("scripts/setup.sh")) return otherwise;
@@ -84,14 +84,14 @@ class Judge {
   void problem(std::string topic, std::string text, std::string what_to_do) {
     add(Finding::kProblem, std::move(topic), std::move(text), std::move(what_to_do));
   }
-  // A problem of the card: with --device cpu no more than a note.
+  // Adds a problem of the card; with --device cpu only a note.
   void card_problem(std::string topic, std::string text, std::string what_to_do) {
     if (in_.cpu_only) what_to_do.clear();
     add(in_.cpu_only ? Finding::kNote : Finding::kProblem, std::move(topic), std::move(text),
         std::move(what_to_do));
   }
 
-  // Faults of driver or runtime concern every card and have rows of their own.
+  // Faults of driver or runtime have rows of their own, so no card's row repeats them.
   static bool told_above(Unfit unfit) {
     return unfit == Unfit::kNoDriver || unfit == Unfit::kDriverTooOld ||
            unfit == Unfit::kRuntimeTooOld;
@@ -145,7 +145,7 @@ class Judge {
     for (const DeviceInfo& d : list_.devices) judge_card(d, fmt::format("GPU {}", d.index));
     if (asked.unfit == Unfit::kNoSuchIndex)
       card_problem(fmt::format("GPU {}", in_.gpu), asked.reason, asked.what_to_do);
-    // Where ring cannot run, plain can, so this is no problem.
+    // If ring cannot run, plain can, so this is no problem.
     if (asked.usable()) {
       fine("megakernel", in_.ring_obstacle.empty() ? fmt::format("ring runs {}", in_.model)
                                                    : "plain, not ring: " + in_.ring_obstacle);
@@ -193,7 +193,7 @@ class Judge {
   // Only building needs a toolkit, so no finding here is a problem for a built mkbench.
   void judge_toolkit() {
     const Toolkit& toolkit = report_.toolkit;
-    // Without a driver set-up takes the newest lane.
+    // Without a driver, set-up takes the newest lane.
     const bool driver = list_.driver_cuda_version > 0 || !list_.driver_version.empty();
     const CudaLane* of_driver =
         driver ? lane_for_driver(list_.driver_version, list_.driver_cuda_version) : nullptr;
@@ -254,7 +254,7 @@ class Judge {
     }
   }
 
-  // Our operation and libtorch's product, computed on the card.
+  // Results of mkbench's own operation and of libtorch's matrix product on the card.
   void judge_operations() {
     if (in_.card_problem.empty()) {
       judge_check("operation", report_.checked ? &report_.check : nullptr, "no usable GPU",
@@ -304,7 +304,7 @@ class Judge {
   }
 
   void judge_surroundings() {
-    constexpr double kLittleDisk = 1e9;  // reports, and their plots
+    constexpr double kLittleDisk = 1e9;  // room for reports and their plots
     const HostMachine& machine = report_.machine;
     fine("cores", fmt::format("{:g}", machine.cores));
     if (!machine.disk_folder.empty()) {
@@ -322,8 +322,8 @@ class Judge {
     }
   }
 
-  // The most common mistake: the driver of NVIDIA's instructions for Linux, installed inside WSL2.
-  // It hides Windows' driver, which alone reaches the card.
+  // The most common mistake is to install NVIDIA's Linux driver inside WSL2: it hides Windows'
+  // driver, the only one that reaches the card.
   void judge_wsl() {
     constexpr char kTopic[] = "WSL2";
     const Wsl& wsl = report_.machine.wsl;
@@ -364,11 +364,11 @@ class Judge {
   const DeviceInfo* card_;
 };
 
-// One row a requirement, with what was found and wanted; a problem where it is not met. vram, ram and
-// disk are in GB of 10^9 bytes, as offers state them; vram and ram are totals, disk is what is free.
+// The row of one requirement: what was found and wanted; a problem if it is not met. vram, ram and
+// disk are in GB of 10^9 bytes, as offers state them; vram and ram are totals, disk is free space.
 DoctorItem judge_requirement(const Requirement& wanted, const DeviceInfo* card,
                              const HostMachine& machine) {
-  constexpr double kAlmost = 0.5;  // a card that is sold with 48 GB shows 47.7 of them
+  constexpr double kAlmost = 0.5;  // a card sold as 48 GB shows 47.7 GB
   bool met = false;
   std::string text;
   if (wanted.key == "gpu") {

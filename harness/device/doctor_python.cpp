@@ -1,5 +1,5 @@
-// The Python of engines in Python: asked by scripts/doctor_python.py, judged here. mkbench runs without
-// it, so no row is a problem.
+// Judges the Python that runs engines written in Python by the facts that scripts/doctor_python.py
+// prints. mkbench runs without that Python, so no row is a problem.
 #include <fmt/format.h>
 #include <sys/wait.h>
 
@@ -23,7 +23,7 @@ std::string text_at(const json& object, const char* key) {
   return found != object.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
-// The object under that name; an empty one without it.
+// The object under that name; an empty one if there is none.
 json part_of(const json& object, const char* name) {
   const auto found = object.find(name);
   return found != object.end() && found->is_object() ? *found : json::object();
@@ -59,8 +59,8 @@ class PythonJudge {
     rows_.push_back({topic, Finding::kFine, std::move(text), ""});
   }
 
-  // A warning about an error text: the advice of the table of known errors for `message`, with its
-  // command for the Python that is judged, or `otherwise`.
+  // Adds a warning. It advises what the table of known errors has for `message`, with commands for
+  // the judged Python, else `otherwise`.
   void explain(const char* topic, std::string text, const std::string& message,
                std::string otherwise) {
     if (const KnownError* known = find_known_error(message)) {
@@ -73,7 +73,7 @@ class PythonJudge {
     rows_.push_back({topic, Finding::kWarning, std::move(text), std::move(otherwise)});
   }
 
-  // Whether a package was asked for and can be imported; a row says why it cannot.
+  // True if the package was asked for and can be imported; adds a row if it cannot.
   bool is_there(const char* name, const std::string& requirement) {
     const json facts = part_of(facts_.told, name);
     const std::string error = text_at(facts, "error");
@@ -87,7 +87,7 @@ class PythonJudge {
     return facts_.told.contains(name) && error.empty();
   }
 
-  // Judges whether torch can use the card: the faults that waste an hour on a rented machine.
+  // Looks for reasons why torch cannot use the card; each can waste an hour on a rented machine.
   void judge_torch(const json& torch) {
     constexpr char kNoImage[] = "no kernel image is available for execution on the device";
     const std::string cuda = text_at(torch, "cuda"), code = text_at(torch, "architectures");
@@ -95,7 +95,7 @@ class PythonJudge {
         cuda.empty() ? text_at(torch, "version") + ", a wheel for the CPU"
                      : fmt::format("{}, a wheel for CUDA {} with code for {}",
                                    text_at(torch, "version"), cuda, code.empty() ? "none" : code);
-    // The card, as mkbench sees it, else as torch does.
+    // The card as mkbench sees it; if mkbench sees none, as torch does.
     std::string name;
     int major = 0, minor = 0;
     const json capability = torch.value("capability", json::array());

@@ -1,4 +1,4 @@
-// What the doctor prints of its rows: lines for a person, and JSON.
+// The doctor's report as lines for people and as JSON.
 #include <fmt/format.h>
 
 #include <algorithm>

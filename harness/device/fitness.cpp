@@ -12,8 +12,8 @@
 namespace mkbench {
 namespace {
 
-// Each engine needs a processor for itself, its parent one, and the system has work too.
-constexpr double kMostLoad = 0.5;  // of a processor
+// An engine and its parent process need a processor each, and the system has work too.
+constexpr double kMostLoad = 0.5;  // per processor
 
 }  // namespace
 

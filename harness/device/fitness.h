@@ -1,4 +1,4 @@
-// Whether times that are taken on a machine now may decide anything.
+// Whether the machine and its card are now fit for measuring times.
 #pragma once
 
 #include <filesystem>
@@ -11,11 +11,11 @@
 
 namespace mkbench {
 
-// What else the machine does, and how its processors choose their clocks.
+// The machine's other load, and how its processors choose their clocks.
 struct TimingConditions {
-  std::optional<double> load;          // tasks that ran or waited to, mean of the last minute
-  int processors = 0;                  // of the whole machine, as the load is
-  std::vector<std::string> governors;  // CPU frequency governors, each once; empty: not known
+  std::optional<double> load;          // load average of the last minute
+  int processors = 0;                  // of the whole machine, like the load
+  std::vector<std::string> governors;  // CPU frequency governors, each once; empty if unknown
 };
 
 // Files are read below `root`; the number of processors is always this machine's.
@@ -27,8 +27,8 @@ nlohmann::json to_json(const TimingConditions& conditions);
 std::vector<std::string> unfit_for_timing(const TimingConditions& conditions);
 std::vector<std::string> unfit_for_timing(const GpuState& card);
 
-// "default", or "application clocks 1410, default 1980 MHz"; empty: not told. Locked clocks
-// (nvidia-smi -lgc) show only in the readings of the samples.
+// "default", or "application clocks 1410, default 1980 MHz"; empty if unknown. It does not see
+// locked clocks (nvidia-smi -lgc); they show only in the clock readings taken during samples.
 std::string clock_setting(const GpuState& card);
 
 }  // namespace mkbench

@@ -11,7 +11,7 @@ namespace mkbench {
 
 // Another process that holds memory on the card.
 struct GpuProcess {
-  int pid = 0;  // as the driver counts: in a container it may be the host's number
+  int pid = 0;  // as the driver reports it: in a container maybe the host's number
   std::string name;
   std::optional<int64_t> bytes;
 };
@@ -21,21 +21,21 @@ struct GpuProcess {
 struct GpuState {
   std::optional<int> sm_clock_mhz, max_sm_clock_mhz, memory_clock_mhz, max_memory_clock_mhz;
   std::optional<int> memory_bus_bits;
-  // The SM clock that is set for applications, and the card's default one.
+  // The SM clock set for applications, and its default.
   std::optional<int> application_sm_clock_mhz, default_sm_clock_mhz;
   std::optional<int> temperature_c;
   std::optional<double> power_w, power_limit_w, default_power_limit_w;
-  std::string compute_mode;  // "default", "exclusive", "prohibited"; empty: not told
+  std::string compute_mode;  // "default", "exclusive", "prohibited"; empty if unknown
   std::optional<uint64_t> throttle_reasons;  // NVML's bits
   std::string throttle_text;                 // "none", or names joined by ", "
   std::optional<bool> ecc, mig;
   std::optional<int64_t> free_bytes;
-  // Processes that compute on the card. This process is left out where the driver counts pids as
-  // this process does (in a container it may not).
+  // Other processes that compute on the card. In a container this process may be listed too,
+  // because the driver may report it under the host's pid.
   std::vector<GpuProcess> processes;
 };
 
-// pci_bus_id as cudaDeviceGetPCIBusId() writes it. All fields empty without NVML.
+// pci_bus_id: as cudaDeviceGetPCIBusId() writes it. Without NVML all fields are empty.
 GpuState read_gpu_state(const std::string& pci_bus_id);
 
 // Names of NVML's clock-limiting bits, joined by ", "; "none" for 0. Unknown bits are shown as hex.

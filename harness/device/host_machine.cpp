@@ -37,7 +37,7 @@ std::string cpu_name() {
 
 namespace fs = std::filesystem;
 
-// The whole text; empty where the file cannot be read.
+// The file's whole text; empty if it cannot be read.
 std::string text_of(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};
@@ -66,7 +66,7 @@ double usable_cores(const fs::path& root) {
   return cores;
 }
 
-// Total and free bytes of the disk that holds `folder`; zeros where it cannot be asked.
+// Total and free bytes of the disk that holds `folder`; zeros if statvfs() fails.
 std::pair<int64_t, int64_t> disk_bytes(const fs::path& folder) {
   struct statvfs disk = {};
   if (statvfs(folder.c_str(), &disk) != 0) return {0, 0};
@@ -74,11 +74,11 @@ std::pair<int64_t, int64_t> disk_bytes(const fs::path& folder) {
   return {block * static_cast<int64_t>(disk.f_blocks), block * static_cast<int64_t>(disk.f_bavail)};
 }
 
-// Pods are docker's or podman's containers too, so Kubernetes' marks come first.
+// A Kubernetes pod also looks like docker or podman, so Kubernetes' marks are tested first.
 std::string container_kind(const fs::path& root) {
   const std::string groups = text_of(root / "proc/self/cgroup") + text_of(root / "proc/1/cgroup");
   const std::string mounts = text_of(root / "proc/self/mountinfo");
-  // systemd and podman tell it here, lxc in the environment of the first process.
+  // Names the kind: systemd and podman write it to the file, lxc to the environment of process 1.
   const std::string told =
       text_of(root / "run/systemd/container") + text_of(root / "proc/1/environ");
   const auto in = [](const std::string& text, const char* part) {
@@ -101,13 +101,13 @@ int version_of_wsl(const fs::path& root) {
   std::string kernel = text_of(root / "proc/version") + text_of(root / "proc/sys/kernel/osrelease");
   for (char& c : kernel) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   const auto says = [&](const char* word) { return kernel.find(word) != std::string::npos; };
-  // WSL2's kernel is a Linux, and its name says so; WSL1 only imitates Linux.
+  // WSL2's kernel is named "..-microsoft-standard-WSL2"; WSL1 only says "Microsoft".
   if (says("microsoft")) return says("wsl2") || says("microsoft-standard") ? 2 : 1;
-  // A custom kernel of WSL2 has another name, but it has /dev/dxg and Windows' folder.
+  // A custom WSL2 kernel has another name; /dev/dxg and Windows' folder are still there.
   return is_there(root / "dev/dxg") && is_there(root / kWindowsFolder) ? 2 : 0;
 }
 
-// A file without its links; empty where it is not there.
+// The path with all symbolic links resolved; empty if the file is missing.
 std::string real_file(const fs::path& path) {
   std::error_code error;
   const fs::path real = fs::canonical(path, error);
@@ -120,8 +120,8 @@ Wsl read_wsl(const fs::path& root) {
   wsl.version = version_of_wsl(root);
   if (wsl.version != 2) return wsl;
   wsl.windows_libcuda = real_file(root / kWindowsFolder / "lib" / kLibrary);
-  // NVIDIA's container tools put a link to Windows' libcuda where drivers for Linux put theirs; it does
-  // not count.
+  // Does not count links to Windows' libcuda: NVIDIA's container tools put them where Linux drivers
+  // put their own libcuda.
   const std::string windows = real_file(root / kWindowsFolder);
   for (const char* folder : {"usr/lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu/nvidia/current",
                              "lib/x86_64-linux-gnu", "usr/lib64", "usr/lib"}) {

@@ -7,8 +7,8 @@ namespace mkbench {
 namespace {
 
 constexpr int kThreads = 512, kBlocksPerSm = 4;
-// Passes over a buffer of twice L2. Which line a new one replaces is not documented, so one pass
-// may leave lines behind.
+// Passes over a buffer of twice L2's size. L2's replacement policy is not documented, so one pass
+// may leave old lines.
 constexpr int kPasses = 2;
 
 __global__ void __launch_bounds__(kThreads)

@@ -10,7 +10,7 @@ namespace mkbench {
 // flush reads a buffer and does not write it, because writing would leave dirty lines again.
 class L2Flush {
  public:
-  // Takes twice GPU `gpu`'s L2 of its memory. Throws Error(kCuda).
+  // Takes twice the size of L2 from GPU `gpu`'s memory. Throws Error(kCuda).
   explicit L2Flush(int gpu);
   L2Flush(const L2Flush&) = delete;
   L2Flush& operator=(const L2Flush&) = delete;

@@ -25,14 +25,14 @@ namespace {
 bool has_gpu() {
   int count = 0;
   if (cudaGetDeviceCount(&count) == cudaSuccess && count > 0) return true;
-  cudaGetLastError();  // a later call must not report it
+  cudaGetLastError();  // clears the error, which a later call would report as its own
   return false;
 }
 
 #ifdef MKBENCH_CUPTI
 
-// Version of CUDA 12.8, the first whose headers have these records. Later libraries have only added
-// fields after those that are read here (headers compared up to CUDA 13.0).
+// CUPTI's version in CUDA 12.8, whose headers are the first with these records. Later headers have
+// only added fields behind those read here (compared up to CUDA 13.0).
 constexpr uint32_t kOldestCupti = 26;
 constexpr size_t kBufferBytes = size_t{4} << 20;  // some 20,000 records
 
@@ -44,7 +44,7 @@ constexpr CUpti_ActivityKind kKinds[] = {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL,
   throw Error(ErrorKind::kEnvUnfit, "CUPTI: " + why);
 }
 
-// The folder of the CUDA runtime that this process has loaded; empty where it cannot be told.
+// The folder of the CUDA runtime that this process has loaded; empty if unknown.
 std::filesystem::path runtime_folder() {
   const std::string name = "libcudart.so." + std::to_string(CUDA_VERSION / 1000);
   void* const library = dlopen(name.c_str(), RTLD_NOW | RTLD_NOLOAD);
@@ -67,7 +67,7 @@ void* open_library() {
   refuse(why);
 }
 
-// A symbol that converts to the type of the function pointer that it initialises.
+// A symbol's address, which converts to whichever function pointer it initialises.
 struct Symbol {
   void* found = nullptr;
   template <typename Function>
@@ -111,7 +111,7 @@ const Cupti& cupti() {
   return functions;
 }
 
-// What CUPTI has called back with, from whichever of its threads.
+// The records that CUPTI has delivered so far; its callbacks may run in any thread.
 struct Received {
   std::mutex mutex;
   std::vector<LaunchRecord> records;
@@ -145,7 +145,7 @@ void keep(const CUpti_Activity* record, std::vector<LaunchRecord>& records) {
     records.push_back(device_record<CUpti_ActivityMemset4>(What::kMemset, record));
   } else if (record->kind == CUPTI_ACTIVITY_KIND_SYNCHRONIZATION) {
     const auto& a = *reinterpret_cast<const CUpti_ActivitySynchronization2*>(record);
-    // A stream that waits for an event does not hold the host up.
+    // A stream's wait for an event does not block the host.
     if (a.type != CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_STREAM_WAIT_EVENT)
       records.push_back({What::kWait, false, a.correlationId, a.start, a.end});
   }
@@ -162,7 +162,7 @@ void CUPTIAPI take_buffer(CUcontext, uint32_t, uint8_t* buffer, size_t, size_t v
   std::free(buffer);
 }
 
-// Records from its construction on.
+// Records while it lives.
 class Recording {
  public:
   Recording() {
@@ -187,7 +187,7 @@ class Recording {
   Recording(const Recording&) = delete;
   Recording& operator=(const Recording&) = delete;
 
-  // Waits for the card and returns the records, without waits that began after this call.
+  // Waits for the card and returns the records, except waits that began after this call.
   std::vector<LaunchRecord> finish() {
     uint64_t end = 0;
     lib_.check(lib_.timestamp(&end), "cuptiGetTimestamp");

@@ -7,10 +7,10 @@
 
 namespace mkbench {
 
-// Runs `work`, waits for the card, and sums up what `work` handed to it, by whichever library; the
-// wait at the end does not count. Where nothing can be recorded (no GPU, a build without CUPTI's
-// headers, no libcupti or one that is too old or refuses), `problem` of the answer says why, and
-// `work` has not run. What `work` throws passes through.
+// Runs `work`, waits for the card, and sums up what `work` handed to the card through any library;
+// the wait at the end does not count. If recording cannot begin (no GPU, a build without CUPTI's
+// headers, no libcupti or one that is too old or refuses), `work` does not run. Then, and if
+// recording fails later, the answer's `problem` says why. What `work` throws passes through.
 //
 // CUPTI stays attached to the process, which makes later launches slower: nothing may be timed in
 // this process afterwards.

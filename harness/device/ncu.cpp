@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A file in the folder of temporary files, removed at the end of its life.
+// A temporary file; the destructor removes it.
 class TemporaryFile {
  public:
   TemporaryFile() {
@@ -52,7 +52,7 @@ class TemporaryFile {
   std::string path_, problem_;
 };
 
-// `all_versions` has a folder for each version, and `inside` is where the program lies in it.
+// `all_versions` has a folder for each version; `inside` is the program's folder in each of them.
 std::vector<fs::path> folders_of_nsight(const fs::path& all_versions, const fs::path& inside) {
   std::vector<fs::path> folders = path_folders();
   if (const std::string nvcc = find_toolkit().nvcc; !nvcc.empty())

@@ -18,7 +18,7 @@ std::string find_nsys();
 std::string ncu_raw_page(const std::string& ncu, const std::string& report);
 
 // Bytes that `program` reads while NVTX's range "decode" of the domain "mkbench" is open. If ncu
-// cannot run, may not count, or does not end in `timeout_s`, the problem says so.
+// cannot run, may not count, or takes longer than `timeout_s`, the result's `problem` says so.
 ByteCounts count_with_ncu(const std::string& ncu, const std::vector<std::string>& program,
                           double timeout_s);
 

@@ -13,8 +13,8 @@
 namespace mkbench {
 namespace {
 
-// What limits a kernel that reads memory without pause: DRAM and L2 with the chart of all levels, the
-// reasons why warps stand still, in all and for each line of code, and what the launch has asked for.
+// Sections that show what limits a memory-bound kernel: DRAM and L2 with the chart of all levels,
+// the reasons for stalled warps in total and per line of code, and the launch's resources.
 constexpr const char* kSections[] = {
     "SpeedOfLight",
     "MemoryWorkloadAnalysis",
@@ -27,7 +27,7 @@ constexpr const char* kSections[] = {
     "Occupancy",
 };
 
-// One launch is replayed as often as the counters need. Kernel replay puts back the device memory
+// ncu replays one launch as often as its counters need. Kernel replay puts back the device memory
 // that the kernel has written, so every pass decodes the same tokens. The clocks are left alone: at
 // ncu's base clock a kernel that is bound by memory would look bound by its instructions.
 std::vector<std::string> ncu_command(const NsightRun& run) {
@@ -57,8 +57,8 @@ std::vector<std::string> ncu_command(const NsightRun& run) {
   return command;
 }
 
-// The messages of mkbench's ranges are not registered with NVTX, and nsys passes over such a range
-// unless it is told not to. The host goes on after the range, and ends by itself.
+// mkbench does not register its ranges' messages with NVTX, and nsys ignores such ranges unless the
+// environment variable is 0. The host goes on after the range, and ends by itself.
 std::vector<std::string> nsys_command(const NsightRun& run) {
   return {run.program,
           "profile",

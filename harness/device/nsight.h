@@ -1,4 +1,4 @@
-// Nsight's two tools around one program: their command lines, and what they leave.
+// Nsight's two tools, each run around one program: their command lines, reports and errors.
 #pragma once
 
 #include <string>
@@ -12,10 +12,10 @@ enum class ProfileTool { kNsys, kNcu };
 struct NsightRun {
   ProfileTool tool = ProfileTool::kNcu;
   std::string program;   // the tool's file
-  std::string range;     // the NVTX range of the domain "mkbench" that is captured
+  std::string range;     // the NVTX range, of domain "mkbench", to capture
   std::string output;    // path of the report, without its ending
   std::string kernel{};  // ncu: the name of the kernel, as its --kernel-name takes it; empty: any
-  int launch = 0;        // ncu: number of the launch among those of `kernel` in the range
+  int launch = 0;        // ncu: which launch of `kernel` in the range, from 0 on
 };
 
 std::string_view tool_name(ProfileTool tool);
@@ -23,13 +23,13 @@ std::string_view tool_name(ProfileTool tool);
 std::string_view product_name(ProfileTool tool);
 // find_ncu() or find_nsys().
 std::string find_tool(ProfileTool tool);
-// The report that the tool leaves where it was given `output`.
+// The file that the tool writes: `output` with the tool's ending.
 std::string report_file(const NsightRun& run);
 // The tool and its options. The program that is profiled, and its arguments, follow them.
 std::vector<std::string> tool_command(const NsightRun& run);
-// The command with which a person opens the report.
+// The command that opens the report for a person.
 std::string open_command(const NsightRun& run);
-// What the tool says of a failure, one line of its output: its first error, else its last line.
+// The line of the tool's output that explains a failure: its first error, else its last line.
 std::string tool_complaint(const std::string& output);
 // True where the tool says that this user or machine may not read the card's counters.
 bool counters_forbidden(const std::string& output);

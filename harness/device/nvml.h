@@ -7,7 +7,7 @@
 
 namespace mkbench {
 
-// One function of the library, or null where this driver does not have it.
+// One function of the library; null if this driver does not have it.
 template <typename Function>
 struct Symbol {
   Function* call = nullptr;
@@ -17,7 +17,7 @@ struct Symbol {
 // The library with all functions that mkbench uses. Loaded once, never unloaded.
 class Nvml {
  public:
-  // Null without a driver.
+  // Null if there is no driver.
   static const Nvml* get();
 
   Symbol<decltype(nvmlSystemGetDriverVersion)> driver_version;

@@ -1,7 +1,7 @@
-// Named time ranges for profilers, in a domain of their own ("mkbench"). Header-only; without a
-// profiler a range costs one call through a pointer, and a switch that is off costs a comparison.
-// Ranges that carry a label show engine, depth and block; their payload is the block, and each engine
-// is a category.
+// Named time ranges for profilers, in a domain of their own ("mkbench"). Header-only. A range costs
+// one call through a pointer without a profiler, and a comparison if --nvtx is off. A labelled
+// range carries a message ("ring d=512 block 3"), the engine as its category, and the number of the
+// block or token as its payload.
 #pragma once
 
 #include <nvtx3/nvToolsExt.h>
@@ -15,7 +15,7 @@
 
 namespace mkbench {
 
-// Values of --nvtx: no ranges, or ranges down to measurement blocks and decodes.
+// Values of --nvtx: no ranges, or ranges of all kinds.
 enum class NvtxLevel : int { kOff, kBlock };
 
 // The process-wide switch; set once from --nvtx.
@@ -24,13 +24,13 @@ inline std::atomic<NvtxLevel>& nvtx_level() {
   return level;
 }
 
-// The domain handle; null (the default domain's) only where NVTX is disabled at build time.
+// The domain handle; null, which means the default domain, only if the build disables NVTX.
 inline nvtxDomainHandle_t nvtx_domain() {
   static const nvtxDomainHandle_t domain = nvtxDomainCreateA(kNvtxDomain);
   return domain;
 }
 
-// The number of a category in this process, from 1 on; a profiler is told its name once.
+// A category's number in this process, from 1 on; tells profilers its name at the first call.
 inline uint32_t nvtx_category(const std::string& name) {
   static std::mutex mutex;
   static std::map<std::string, uint32_t> numbers;
@@ -68,7 +68,7 @@ class NvtxRange {
     nvtxDomainRangePushEx(nvtx_domain(), &event);
   }
 
-  bool pushed_;  // the switch may be turned while the range is open
+  bool pushed_;  // remembered: the switch may change while the range is open
 };
 
 }  // namespace mkbench

@@ -34,7 +34,7 @@ constexpr double kFarewellSeconds = 1;  // between SIGTERM and SIGKILL
   _exit(errno == EACCES ? 126 : 127);
 }
 
-// Whether the child ends within the time. It is not reaped yet, so that its group id is not reused.
+// Whether the child ends in time. Does not reap it, so that its group id is not reused.
 bool ends_within(pid_t child, double seconds) {
   const auto limit = ChildClock::now() + std::chrono::duration<double>(seconds);
   for (;;) {
@@ -47,7 +47,7 @@ bool ends_within(pid_t child, double seconds) {
   }
 }
 
-// Reads until the end of the pipe; false where a limit comes first.
+// Reads until the end of the pipe; false if a limit or a read error comes first.
 bool read_until_end(int in, const OutputLimits& limits, std::string& text) {
   const auto limit = ChildClock::now() + std::chrono::duration<double>(limits.seconds);
   std::array<char, 4096> chunk{};
@@ -63,7 +63,7 @@ bool read_until_end(int in, const OutputLimits& limits, std::string& text) {
   }
 }
 
-// A word in single quotes, as a shell takes it whole.
+// The word in single quotes, so that a shell changes nothing in it.
 std::string shell_quoted(const std::string& word) {
   std::string text = "'";
   for (const char c : word) text += c == '\'' ? "'\\''" : std::string(1, c);
@@ -84,7 +84,7 @@ ProgramOutput program_output(const std::vector<std::string>& command, const Outp
   if (child == 0) become(words.data(), ends[1], limited);
   close(ends[1]);
   if (child > 0) {
-    if (limited) setpgid(child, child);  // whichever of the two processes comes first
+    if (limited) setpgid(child, child);  // in child and parent, because either may run first
     const bool read_all = read_until_end(ends[0], limits, output.text);
     output.ended = limited && (!read_all || !ends_within(child, kFarewellSeconds));
     if (output.ended) {

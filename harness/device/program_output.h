@@ -9,10 +9,9 @@
 namespace mkbench {
 
 struct ProgramOutput {
-  std::string
-      text;      // its stdout, also of one that was ended; stderr is dropped, and stdin is empty
-  int end = -1;  // how it ended, as waitpid() gives it; -1 where no process could be made
-  bool ended = false;  // by a limit, with every process that it started
+  std::string text;    // its stdout, even if a limit ended it; stderr is dropped
+  int end = -1;        // how it ended, as waitpid() gives it; -1 if it did not start
+  bool ended = false;  // a limit ended it and the processes of its group
 };
 
 struct OutputLimits {
@@ -21,18 +20,18 @@ struct OutputLimits {
 };
 
 // Runs command[0], a path or a name on PATH, with the other words as arguments, and waits for its
-// end or a limit. If the program cannot be run, the exit status is that of a shell: 126 or 127.
-// With a limit it has a process group of its own.
+// end or a limit. Its stdin is empty. If the program cannot be run, the exit status is a shell's:
+// 126 or 127. With a limit, the program gets a process group of its own.
 ProgramOutput program_output(const std::vector<std::string>& command,
                              const OutputLimits& limits = {});
 
-// The words as a shell takes them, quoted where that is needed.
+// The words as one command line for a shell, quoted where necessary.
 std::string shell_text(const std::vector<std::string>& command);
 
-// The folders of PATH, in its order; empty names are passed over.
+// The folders of PATH, in its order, without empty names.
 std::vector<std::filesystem::path> path_folders();
 
-// The first executable file of this name in the folders; empty without one.
+// The first executable file of this name in the folders; empty if there is none.
 std::string find_in(const std::vector<std::filesystem::path>& folders, const std::string& name);
 
 }  // namespace mkbench

@@ -17,13 +17,13 @@ constexpr uint32_t kRingCopyBytes = 16 * 1024;
 constexpr BulkPlan kShapes[] = {{2, 16 * 1024, 0}, {3, 16 * 1024, 0}, {4, 16 * 1024, 0},
                                 {5, 16 * 1024, 0}, {6, 16 * 1024, 0}, {4, 8 * 1024, 0},
                                 {6, 8 * 1024, 0},  {8, 8 * 1024, 0},  {12, 4 * 1024, 0}};
-// Gaps are shares of the time that a block has for one copy without them. The best gap lies just
-// above the one at which the memory no longer keeps up, on an H100 at 0.987 of the time without
-// gaps; the optimum is a hundredth wide.
+// Gaps to try, as shares of the time between two copies of a block without gaps. The best gap is
+// just long enough for the memory to keep up: 0.987 of that time on an H100, in an optimum 0.01
+// wide.
 constexpr double kGapShares[] = {0.80, 0.86, 0.91, 0.94, 0.96, 0.975, 0.985, 0.995};
 constexpr double kFinerShares[] = {-0.015, -0.005, 0.005, 0.015},
                  kFinestShares[] = {-0.0025, 0.0025};
-constexpr size_t kPacedShapes = 3;  // shapes of each way that are tried with gaps
+constexpr size_t kPacedShapes = 3;  // how many shapes of each way are tried with gaps
 constexpr size_t kRefined = 2, kFinalists = 8;
 constexpr int kShortSamples = 3, kLongRounds = 5;
 constexpr double kShortSampleMs = 3;
@@ -67,7 +67,7 @@ class Search {
     const auto known = [&](const Tried& t) { return t.pattern == pattern; };
     if (std::any_of(tried_.begin(), tried_.end(), known)) return;
     try {
-      // The first sample warms up, and its time sets the steps of a sample.
+      // One step warms up; its time sets the number of steps in a sample.
       const int steps = steps_for(kShortSampleMs, time_(pattern, 1));
       std::vector<double> ms;
       for (int i = 0; i < kShortSamples; ++i) ms.push_back(time_(pattern, steps) / steps);
@@ -77,7 +77,7 @@ class Search {
     }
   }
 
-  // Picoseconds that a block has for one copy in the time of `t`.
+  // Picoseconds between two copies of a block, as timed in `t`.
   double ps_a_copy(const Tried& t) const {
     const double blocks = t.pattern.way == Way::kRing ? space_.ring_blocks : space_.bulk_blocks;
     const double copies =
@@ -93,14 +93,14 @@ class Search {
     try_pattern(pattern);
   }
 
-  // Gaps a little shorter and longer.
+  // Tries gaps a little shorter and longer than `one`'s.
   void try_gaps(const Tried& one, std::span<const double> finer) {
     const double gap = one.pattern.plan.gap_ps;
     if (!(gap > 0)) return;
     for (const double more : finer) try_gap(one, gap / ps_a_copy(one) + more);
   }
 
-  // Gaps near the tried one, and one copy more or less in flight.
+  // Tries gaps near `one`'s, and one copy more or less in flight.
   void refine(const Tried& one) {
     if (one.pattern.way == Way::kPlain) return;
     try_gaps(one, kFinerShares);
@@ -126,7 +126,7 @@ class Search {
     return found;
   }
 
-  // Times the finalists in turns, so that a card that grows warmer favours none.
+  // Times the finalists in turns, so that the card's warming up favours none.
   FoundPattern decide() {
     std::vector<Tried> finalists = best(kFinalists, std::nullopt);
     std::vector<std::vector<double>> ms(finalists.size());
@@ -154,7 +154,7 @@ class Search {
   const PatternSpace& space_;
   const TimePattern& time_;
   std::vector<Tried> tried_;
-  std::optional<Error> error_;  // the last one
+  std::optional<Error> error_;  // the last that was caught
 };
 
 }  // namespace

@@ -9,30 +9,30 @@
 
 namespace mkbench {
 
-// What a card can do.
+// The ways of reading that a card offers.
 struct PatternSpace {
   bool bulk = false;
   uint32_t most_ring_copies = 0;  // in flight; 0: the ring cannot run
   uint32_t bulk_blocks = 0, ring_blocks = 0;
-  uint64_t step_bytes = 0;  // that a step reads
+  uint64_t step_bytes = 0;  // read by one step
 };
 
-// Milliseconds of a number of steps in a pattern.
+// Runs steps in a pattern and returns their milliseconds.
 using TimePattern = std::function<double(const ReadPattern&, int steps)>;
 
 struct FoundPattern {
   ReadPattern pattern;
-  double ms_per_step = 0;  // by the search's samples: the least of many, so biased low
-  int tried = 0;           // patterns
+  double ms_per_step = 0;  // by the search's samples: the lowest of many, so biased low
+  int tried = 0;           // number of patterns
 };
 
-// First every number of copies in flight without gaps, then gaps for the best of them, then twice
-// their neighbours; the best of all are timed in turns by samples of kLongSampleMs and more. A pattern for
-// which `time` throws Error is left out. Throws the last such error where none is left.
+// Tries all ways without gaps, then gaps for the best of each way, then twice patterns near the
+// best. Times the best of all in turns, by samples of kLongSampleMs or more. Leaves out a pattern
+// for which `time` throws Error; throws the last such error if no pattern is left.
 FoundPattern find_pattern(const PatternSpace& space, const TimePattern& time);
 
-// The shortest final sample; the number of steps that take `ms`.
-inline constexpr double kLongSampleMs = 20;
+inline constexpr double kLongSampleMs = 20;  // the shortest final sample
+// The number of steps that take `ms`, at least 1 and at most 4096.
 int steps_for(double ms, double ms_per_step);
 
 }  // namespace mkbench

@@ -15,10 +15,10 @@ constexpr int kLoadsInFlight = 4;  // 16-byte loads of one thread
 constexpr uint32_t kPlainChunk = kPlainThreads * sizeof(uint4);
 static_assert(StepReader::kGranule % kPlainChunk == 0);
 
-// A pass may hit lines that L2 holds from the pass before: under 0.4 % of this buffer on a card
-// with 60 MB of L2.
+// A pass may hit lines that the pass before left in L2: under 0.4 % of this buffer on a card with
+// 60 MB of L2.
 constexpr int64_t kLargestBuffer = int64_t{16} << 30;
-// 3 ms and more, so that the launch overhead is under 0.2 %.
+// A launch lasts 3 ms or more, so that its overhead is under 0.2 %.
 constexpr int64_t kBytesPerLaunch = int64_t{16} << 30;
 
 __global__ void fill_words(uint4* buffer, int64_t count) {
@@ -29,12 +29,12 @@ __global__ void fill_words(uint4* buffer, int64_t count) {
   }
 }
 
-// A block reads 8 KiB at a time, a thread 16 bytes of each.
+// A block reads chunks of 8 KiB, each thread 16 bytes of every chunk.
 __global__ void __launch_bounds__(kPlainThreads)
     read_plain(const uint4* __restrict__ buffer, StepBytes bytes, uint32_t* sink) {
   StepWalk walk(bytes, kPlainChunk, blockIdx.x, gridDim.x);
   uint32_t sum = 0;
-  // Not unrolled: more loads in flight than those below would cost registers, and so threads.
+  // Not unrolled: more than kLoadsInFlight loads would cost registers, and so threads.
 #pragma unroll 1
   while (!walk.done()) {
     uint4 v[kLoadsInFlight];
@@ -75,8 +75,8 @@ void fill_with_bits(void* memory, int64_t bytes) {
 struct StepReader::State {
   int multiprocessors = 0, compute_major = 0;
   int plain_blocks = 0;
-  DeviceBuffer<uint32_t> sink{1};  // where the plain kernel's sum would go
-  // 1 + a block to which a copy never came. Mapped memory: the host reads it without a copy.
+  DeviceBuffer<uint32_t> sink{1};  // the plain kernel's sum; practically never written
+  // 1 + the block whose copy never arrived, or 0. Mapped memory: the host reads it without a copy.
   MappedValue<int> fault;
   Event first, last;
 };

@@ -13,7 +13,7 @@ namespace mkbench {
 
 class StepReader {
  public:
-  // Reads whole granules, so the memory that it is given must be padded() to one.
+  // read() reads whole granules, so its memory must be padded() to a multiple of this.
   static constexpr int64_t kGranule = 16 * 1024;
   static constexpr int64_t padded(int64_t bytes) {
     return (bytes + kGranule - 1) / kGranule * kGranule;
@@ -26,11 +26,11 @@ class StepReader {
   ~StepReader();
 
   bool has_bulk_copy() const;  // sm_90 and later
-  int blocks() const;          // that issue bulk copies: one a multiprocessor
-  // Starts and waits for one launch that reads `bytes` of `memory`, which is a multiple of 16 bytes
-  // and padded() long. Milliseconds by CUDA events around the launch. On the default stream. Throws
-  // Error(kBadInput) for a plan out of its limits, for bulk copies on a card without them and for
-  // Way::kRing, Error(kHang) when a copy never arrives.
+  int blocks() const;          // blocks that issue bulk copies: one per multiprocessor
+  // Launches one kernel on the default stream, which reads `bytes` of `memory` (16-byte aligned and
+  // padded() long), and waits for it. Returns milliseconds between CUDA events around the launch.
+  // Throws Error(kBadInput) for a plan out of its limits, for bulk copies on a card without them
+  // and for Way::kRing, Error(kHang) when a copy never arrives.
   double read(const ReadPattern& pattern, const void* memory, const StepBytes& bytes);
 
  private:
@@ -38,23 +38,23 @@ class StepReader {
   std::unique_ptr<State> state_;
 };
 
-// Fills device memory with distinct bits, because reading constant data draws less power than
-// reading weights. `bytes` is a multiple of 16. Not synchronised.
+// Fills device memory with varied bits, because reading constant data draws less power than reading
+// weights. `bytes` is a multiple of 16. Does not wait for the end.
 void fill_with_bits(void* memory, int64_t bytes);
 
-// A buffer far larger than L2 and the ways of reading it, one timed launch at a time.
+// Times launches that read a buffer far larger than L2.
 class ReadProbe {
  public:
-  // Takes up to 16 GiB of device memory, and never more than half of what is free, on GPU `gpu`.
-  // Throws Error(kEnvUnfit) when not even 8 x L2 of memory is free, Error(kCuda).
+  // Takes up to 16 GiB of GPU `gpu`'s memory, and at most half of what is free. Throws
+  // Error(kEnvUnfit) if less than 16 x L2 is free, Error(kCuda).
   explicit ReadProbe(int gpu);
   ReadProbe(const ReadProbe&) = delete;
   ReadProbe& operator=(const ReadProbe&) = delete;
   ~ReadProbe();
 
   bool has_bulk_copy() const;
-  int64_t bytes_per_launch() const;  // the buffer, as often as makes 3 ms and more
-  // Milliseconds of one launch that reads bytes_per_launch(); throws what StepReader::read() throws.
+  int64_t bytes_per_launch() const;  // the buffer, as often as fills a launch of 3 ms or more
+  // Milliseconds of one launch that reads bytes_per_launch(). Throws what StepReader::read() does.
   double ms(const ReadPattern& pattern);
 
  private:

@@ -1,4 +1,4 @@
-// In which order a grid reads the bytes of a decode: pure functions, the same on host and device.
+// The order in which a grid reads the bytes of a decode: pure functions for host and device.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace mkbench {
 
-// What n steps read of one piece of memory: step t its first `first` + t * `growth` bytes.
+// Step t reads the first `first` + t * `growth` bytes of one piece of memory.
 struct StepBytes {
   uint64_t first;  // > 0
   uint64_t growth;
@@ -22,7 +22,7 @@ struct StepBytes {
 
 // Worker w of a grid reads chunks w, w + workers, .. of the sequence of all steps' chunks, so that
 // neighbours read adjacent memory and no worker waits where a step ends. The last chunk of a step
-// may reach beyond its bytes.
+// may reach beyond the step's bytes.
 class StepWalk {
  public:
   MKBENCH_HD StepWalk(const StepBytes& bytes, uint32_t chunk_bytes, uint32_t worker,

@@ -34,8 +34,8 @@ std::optional<double> extreme_of(std::span<const CardReading> readings,
   return found;
 }
 
-// The counter changes in steps of the card's own, and at the begin of a part it holds energy from
-// before: only the energy between two changes inside the part is counted.
+// The card updates its energy counter at its own intervals, so the first update in a part includes
+// energy from before the part. Only the energy between the first and the last update counts.
 void fold_energy(std::span<const CardReading> readings, Telemetry& sum) {
   const CardReading* last = nullptr;
   const CardReading* first_change = nullptr;

@@ -1,4 +1,4 @@
-// Readings of a card while a timed part runs, and their sum. Reading creates no CUDA context.
+// Readings of a card while a timed part runs, and their summary. Reading creates no CUDA context.
 #pragma once
 
 #include <cstdint>
@@ -16,18 +16,18 @@ struct CardReading {
   double at_ms = 0;  // CLOCK_MONOTONIC, when the energy counter was read
   std::optional<double> sm_clock_mhz, memory_clock_mhz, power_w, temperature_c;
   std::optional<uint64_t> limits;  // NVML's bits
-  std::optional<double> energy_j;  // of the card's counter, which runs since the driver was loaded
+  std::optional<double> energy_j;  // the card's counter, which has run since the driver was loaded
 };
 
 // Reads one card; returns nullopt if the driver does not answer.
 using ReadCard = std::function<std::optional<CardReading>()>;
 
-// A reader of the card with that bus id, as cudaDeviceGetPCIBusId() writes it. Null without NVML.
+// A reader of the card. pci_bus_id: as cudaDeviceGetPCIBusId() writes it. Null without NVML.
 ReadCard card_reader(const std::string& pci_bus_id);
 
-// Sums up the readings of one part, in the order in which they were taken. If the energy counter
-// went back (a driver that was loaded anew, a counter that wrapped), the part has no energy.
-// nullopt without readings.
+// Sums up the readings of one part, given in the order in which they were taken; nullopt without
+// readings. If the energy counter went back (the driver was loaded anew, or the counter wrapped),
+// the part has no energy.
 std::optional<Telemetry> fold_readings(std::span<const CardReading> readings);
 
 }  // namespace mkbench

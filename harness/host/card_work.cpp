@@ -14,7 +14,7 @@ void flush_l2(const FlushCall& call) {
 }
 
 void finish_device_work() {
-  // Without a GPU there is no work; the runtime's error must not be reported by a later call.
+  // Without a GPU there is no work. Clears the error, which a later call would report as its own.
   int count = 0;
   if (cudaGetDeviceCount(&count) != cudaSuccess || count == 0) {
     cudaGetLastError();

@@ -5,8 +5,8 @@
 
 namespace mkbench {
 
-// Prepares L2 for a timed part (device/l2_flush.h), which also brings this process's context onto
-// the card. Does nothing for a CPU.
+// Prepares L2 for a timed part (device/l2_flush.h). The flush also makes the card switch to this
+// process's context. Does nothing for a CPU.
 void flush_l2(const FlushCall& call);
 
 // Waits until all device work of this process is over. Throws Error(kCuda).

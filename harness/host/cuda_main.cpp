@@ -1,4 +1,4 @@
-// mkbench-host-cuda: the host of ring, plain, host-twin and plugins, and of everything that asks CUDA.
+// mkbench-host-cuda: the host of ring, plain, host-twin, ceiling, plugins, and of CUDA's queries.
 #include "harness/device/launch_recorder.h"
 #include "harness/host/card_work.h"
 #include "harness/host/cuda_program.h"

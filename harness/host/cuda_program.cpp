@@ -17,7 +17,7 @@ CardFacts card_facts(const CardCall& call) {
     try {
       of.obstacle = ring_obstacle(model_config(resolve_model(model)), call.gpu);
     } catch (const std::exception& error) {
-      // A later check refuses the model with all that is wrong about it.
+      // A later check refuses the model and names all of its faults.
       of.obstacle = error.what();
     }
   }

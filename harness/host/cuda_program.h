@@ -1,4 +1,4 @@
-// What mkbench-host-cuda can do besides calling engines: everything that asks CUDA.
+// What mkbench-host-cuda can do besides calling engines: whatever needs CUDA.
 #pragma once
 
 #include <functional>
@@ -10,7 +10,7 @@ namespace mkbench {
 
 CardFacts card_facts(const CardCall& call);
 
-// Sweeps ring's tuning on a card; `say` is called with the name of each stage. Throws
+// Sweeps ring's tuning on a card; calls `say` with the name of each stage. Throws
 // Error(kUnsupportedDevice).
 Tuned tune_ring(const TuneCall& call, const std::function<void(const std::string&)>& say);
 

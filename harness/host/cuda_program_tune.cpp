@@ -17,7 +17,7 @@ namespace {
 
 constexpr int kEver = std::numeric_limits<int>::max();
 
-// A depth that is measured in place of a range of positions, and the end of that range.
+// A depth that is measured for a whole range of positions, and the end of the range.
 struct DepthRange {
   int depth, until;
 };
@@ -25,17 +25,17 @@ constexpr DepthRange kDepths[] = {{0, 48},      {64, 128},    {256, 704},    {96
                                   {1984, 3000}, {4032, 6000}, {8128, 12000}, {16320, kEver}};
 static_assert(std::size(kDepths) <= ring::kPaceRanges);
 constexpr int kInFlight[] = {2, 3, 4, 5, 6};
-// Gaps between copies, in hundredths of the time that a block has for one copy without pacing. The
-// first sweep is coarse, for every number of copies in flight; the finer one tries gaps beside the
+// Gaps between copies, in hundredths of the time between two copies of a block without pacing. The
+// first sweep is coarse, for every number of copies in flight; the second tries gaps next to the
 // quickest.
 constexpr int kGapHundredths[] = {0, 72, 80, 88, 96};
 constexpr int kFinerHundredths[] = {-4, 4};
 constexpr int kSplits[] = {96, 128, 192};
 constexpr int kTokens = 64, kLaunches = 3;
-// The positions at which splits are compared, because the choice matters there.
+// Splits are compared over these positions, where the choice matters.
 constexpr int kSplitDepth = 96, kSplitTokens = 96;
 
-// Microseconds a token by CUDA events; median over launches.
+// Microseconds per token by CUDA events; median over launches.
 double time_launches(Engine& engine, int depth, int tokens) {
   std::vector<double> us;
   for (int i = 0; i < kLaunches; ++i) {
@@ -50,7 +50,7 @@ double time_launches(Engine& engine, int depth, int tokens) {
   return us[kLaunches / 2];
 }
 
-// The longest depth of the sweep that fits into free memory and leaves some of it free.
+// The greatest depth of the sweep that leaves 1 GiB of memory free.
 int deepest(const TuneCall& call, const ModelConfig& config) {
   int most = 0;
   for (const DepthRange& range : kDepths) {
@@ -84,7 +84,7 @@ struct Sweep {
     return time_launches(engine, depth, tokens);
   }
 
-  // Cycles that a block has for one copy at `depth` without pacing.
+  // Cycles between two copies of a block at `depth` without pacing.
   double cycles_a_copy(int depth) {
     options.pace = {std::min(3, most_in_flight), 0};
     const double us = time_at(depth, kTokens);
@@ -196,8 +196,7 @@ Tuned tune_ring(const TuneCall& call, const std::function<void(const std::string
   }
   // The last measured range stands for all positions beyond it.
   result.sweeps.back().until = kEver;
-  // The sweep at the positions where splits are compared, if memory allowed it; else the first
-  // sweep.
+  // The sweep whose range contains kSplitDepth, or the first sweep if memory allowed only that.
   const size_t around_split = std::min<size_t>(1, result.sweeps.size() - 1);
   static_assert(kDepths[1].depth <= kSplitDepth && kSplitDepth < kDepths[1].until);
   say("LM head and split");

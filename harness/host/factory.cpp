@@ -42,7 +42,7 @@ void require_plantable(const EngineRequest& request, const EngineMaker& maker) {
 
 }  // namespace
 
-// The maker of a named engine, of a run of the judge, or of plugins; null for unknown names.
+// The maker of an engine, of one of the judge's runs, or of plugins; null for unknown names.
 const EngineMaker* EngineFactory::find(const std::string& run) const {
   const std::string name = is_plugin(run) ? kPluginMaker : engine_of_run(run);
   for (const EngineMaker* maker : makers_) {

@@ -19,7 +19,7 @@ class EngineFactory {
   // Throws Error(kBadInput) for an unknown name or a fault that the engine has no hook for,
   // Error(kUnsupportedDevice), and what the engine's maker throws.
   std::unique_ptr<Engine> make(const EngineRequest& request, const ModelWeights& weights) const;
-  // Bytes of the request's device that make() would take; 0 where the engine does not run there.
+  // Bytes of the device's memory that make() would take; 0 if the engine does not run there.
   int64_t bytes(const EngineRequest& request, const ModelConfig& config) const;
   // Switches an engine to an ablation and back; its weights stay. Returns why the engine has no
   // ablations, or an empty text.

@@ -14,7 +14,7 @@ class FaultyEngine final : public WrappedEngine {
 
   std::vector<int32_t> decode(int n, const int32_t* forced, float* logits_out) override {
     ++decodes_;
-    // A kernel that never writes: ids read -1, logits stay as the caller filled them.
+    // Like a kernel that wrote only once: ids read -1, logits stay as the caller filled them.
     const bool stale = fault_ == PlantedFault::kStaleOutput && decodes_ > 1;
     std::vector<int32_t> ids = WrappedEngine::decode(n, forced, stale ? nullptr : logits_out);
     if (stale) ids.assign(ids.size(), -1);

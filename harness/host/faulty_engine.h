@@ -1,4 +1,4 @@
-// Faults around an engine: mistakes of an integration whose kernel is right.
+// Faults planted around an engine: a correct kernel with mistakes in its integration.
 #pragma once
 
 #include <memory>

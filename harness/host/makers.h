@@ -1,5 +1,5 @@
-// The makers of the engines that a program is linked with: those that CMake's mkbench_engine() lists
-// for the kind of host.
+// Makers of the engines that a host is linked with. CMake's mkbench_engine() lists them for each
+// kind of host.
 #pragma once
 
 #include <vector>

@@ -1,4 +1,4 @@
-// libmkbench_python_recorder.so: the recorder of launches (device/launch_recorder.h) and NVTX ranges
+// libmkbench_python_recorder.so: recorder of launches (device/launch_recorder.h) and NVTX ranges
 // (device/nvtx.h) for engines in Python; scripts/host.py loads it.
 #include <exception>
 #include <memory>
@@ -34,7 +34,7 @@ std::vector<std::unique_ptr<mkbench::NvtxRange>>& open_ranges() {
 
 }  // namespace
 
-// Opens a range of the calling thread, with a label where `category` is not empty.
+// Opens a range of the calling thread; it gets a label if `category` is not empty.
 extern "C" __attribute__((visibility("default"))) void mkbench_push_range(const char* message,
                                                                           const char* category,
                                                                           int payload) {

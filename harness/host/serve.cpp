@@ -39,7 +39,7 @@ int serve(const HostProgram& program) {
   }
   for (const int fd : {kCallFd, kProgressFd, kArenaFd}) fcntl(fd, F_SETFD, FD_CLOEXEC);
   dup2(kStderrFd, STDERR_FILENO);
-  dup2(kStderrFd, STDOUT_FILENO);  // the parent's stdout holds results alone
+  dup2(kStderrFd, STDOUT_FILENO);  // keeps the parent's stdout for results
   close(kStderrFd);
   std::signal(SIGPIPE, SIG_IGN);
   Arena arena(kArenaFd);

@@ -7,7 +7,7 @@ namespace mkbench {
 
 // Serves the parent over the descriptors of channel.h until the parent closes its end, and ends the
 // process without running destructors, which may hang after a fault of CUDA or libtorch. Returns 2
-// where the process was not started by a parent.
+// if no parent started the process.
 int serve(const HostProgram& program);
 
 }  // namespace mkbench

@@ -15,8 +15,8 @@
 namespace mkbench {
 namespace {
 
-// Gives freed memory back to the system, for other engines: glibc keeps blocks of several megabytes
-// once such a block was freed. The process of `compiled` on Qwen3-0.6B kept 560 MB.
+// Gives freed memory back to the system, for other hosts: once a block of several megabytes was
+// freed, glibc keeps such blocks. The process of `compiled` on Qwen3-0.6B kept 560 MB.
 void give_back_memory() {
 #ifdef __GLIBC__
   malloc_trim(0);
@@ -75,12 +75,12 @@ Server::HeldEngine& Server::engine(int number) {
   return found->second;
 }
 
-// The clock of a call runs until the device work of the process is over, whoever began it.
+// A call's time ends when all device work of the process is over, whichever library began it.
 void Server::finish(const HeldEngine& held) const {
   if (held.cuda && program_.finish) program_.finish();
 }
 
-// Weights are loaded once for all engines of a host.
+// Loads the weights once for all engines of a host.
 const ModelWeights& Server::weights_at(const WeightsPlace& place) {
   const auto key = std::pair(place.folder, place.stamp);
   if (key != loaded_) {
@@ -143,7 +143,7 @@ FromHost Server::take(const PrefillCall& call) {
   return Prefilled{state_of(*held.engine), interval};
 }
 
-// Runs one decode, or one for each token where the label asks for that.
+// Runs one decode, or one for each token if the label asks for that.
 std::vector<int32_t> Server::decode(Engine& engine, const DecodeCall& call, const int32_t* forced,
                                     float* logits) {
   if (!call.label || !call.label->tokens) {

@@ -17,7 +17,7 @@
 
 namespace mkbench {
 
-// What a program can do besides calling engines. A function that is empty is not offered.
+// What a program can do besides calling engines. An empty function is not offered.
 struct HostProgram {
   std::string name;  // "mkbench-host-cuda"
   EngineFactory factory;
@@ -33,13 +33,13 @@ struct HostProgram {
 
 class Server {
  public:
-  // `tell` takes the stages of a call that is still running.
+  // `tell` is called with each stage of a running call.
   Server(const HostProgram& program, Arena& arena, std::function<void(const FromHost&)> tell)
       : program_(program), arena_(arena), tell_(std::move(tell)) {}
 
   // Does what the call asks; whatever is thrown becomes Failed.
   FromHost answer(const ToHost& call);
-  // Where the engine of the running call is. May be called from another thread.
+  // Position, layer and phase of the running call's engine. May be called from another thread.
   ProgressTold progress();
   // What the engine of the running or last call reports about its standstill. May be called from
   // another thread.
@@ -94,9 +94,9 @@ class Server {
   std::map<int, HeldEngine> engines_;
   int last_number_ = 0;
   std::optional<NvtxRange> shared_range_;  // around several decodes
-  std::mutex mutex_;                       // held while progress() reads the engine
+  std::mutex mutex_;                       // guards running_ and its use by progress() and hang()
   const Engine* running_ = nullptr;
-  int64_t launches_ = -1;  // of running_, before the running call
+  int64_t launches_ = -1;  // launch count of running_ before the running call
   std::string called_;     // "NAME: " of the engine of the running call; empty without one
 };
 

@@ -11,7 +11,7 @@ namespace {
 struct Pattern {
   uint32_t stages, kib;
 };
-// From 32 to 96 KiB in flight a multiprocessor, in copies of three sizes.
+// From 32 to 96 KiB in flight per multiprocessor, in copies of three sizes.
 constexpr Pattern kPatterns[] = {{2, 16}, {3, 16}, {4, 16}, {6, 16}, {4, 8}, {12, 4}};
 constexpr uint32_t kGapsNs[] = {0, 400};
 

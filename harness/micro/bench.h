@@ -30,12 +30,11 @@ class Bench {
 
   // Registers a benchmark with manual time. It is reported as skipped, with the reason, when there
   // is no usable GPU and when it throws Error(kUnsupportedDevice) or Error(kEnvUnfit). Any other
-  // exception is reported, and counted as a failure.
-  // With `iterations` the body is called once for each repetition (--benchmark_repetitions), and the
-  // smallest and largest values are printed too.
+  // exception is reported, and counted as a failure. With `iterations` the body is called once for
+  // each repetition (--benchmark_repetitions), and the smallest and largest values are printed too.
   void add(const std::string& name, const Body& body, int iterations = 0);
 
-  // Why no benchmark can run on this machine; empty when they can.
+  // Why no benchmark can run on this machine; empty if they can.
   const std::string& obstacle() const { return obstacle_; }
   const DeviceInfo& gpu() const { return gpu_; }  // only without an obstacle
   int failures() const { return failures_; }
@@ -53,7 +52,7 @@ class Bench {
 // profit from that, because each tensor is uploaded to memory of its own.
 ModelWeights random_weights(int layers, int vocab);
 
-// Each registers the benchmarks of the file of its name.
+// Each registers the benchmarks of the file that it is named after.
 void add_bandwidth(Bench& bench);
 void add_ceiling(Bench& bench);
 void add_phases(Bench& bench);

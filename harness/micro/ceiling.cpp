@@ -1,5 +1,5 @@
-// The ceiling of Qwen3-0.6B, as it is timed beside engines: each repetition searches for the pattern
-// anew and then times fresh samples of it.
+// The ceiling of Qwen3-0.6B, timed as it is beside engines: each repetition first searches for the
+// pattern again and then times fresh samples of it.
 #include <benchmark/benchmark.h>
 
 #include <string>
@@ -12,7 +12,7 @@ namespace mkbench::micro {
 namespace {
 
 constexpr int kDepths[] = {0, 4096};
-constexpr int kSteps = 128;  // of a sample, which lasts 20 ms and more at up to 7 TB/s
+constexpr int kSteps = 128;  // per sample, which thus lasts 20 ms or more at up to 7 TB/s
 constexpr int kSamples = 9;
 
 void run_ceiling(benchmark::State& state, Engine& ceiling, int depth) {

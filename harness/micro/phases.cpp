@@ -1,5 +1,5 @@
-// Each phase of the plain megakernel alone: the rate at which its loop reads memory, with one
-// exchange between two executions and no other phase.
+// Times each phase of the plain megakernel alone: how fast its loop reads memory, with one exchange
+// between two executions and no other phase.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -22,7 +22,7 @@ namespace {
 constexpr ModelShape kShape = kQwen3_0_6B;
 constexpr int kContexts[] = {1024, 4096, 16384};
 constexpr int kMostRows = kContexts[std::size(kContexts) - 1] + 1;
-// A launch takes milliseconds, so that its start does not count.
+// Makes a launch take milliseconds, so that its start hardly counts.
 constexpr int64_t kBytesPerLaunch = 8'000'000'000;
 constexpr unsigned long long kSpinLimitNs = 500'000'000;
 
@@ -32,7 +32,7 @@ int layers_for(Phase phase, int context, int64_t l2_bytes) {
   return static_cast<int>((4 * l2_bytes + bytes - 1) / bytes);
 }
 
-// The most elements that a loop over the layers reads, among all phases and contexts; per_layer()
+// The most elements that any phase at any context reads in a loop over its layers; per_layer()
 // gives the elements of one layer.
 template <typename PerLayer>
 size_t largest(int64_t l2_bytes, PerLayer per_layer) {
@@ -51,7 +51,7 @@ size_t slab_elements(int64_t l2_bytes) {
   return largest(l2_bytes, [](Phase, size_t) { return layer_layout(kShape).stride; });
 }
 
-// Elements of the K cache; the V cache has as many.
+// Elements of the K cache; the V cache has the same number.
 size_t cache_elements(int64_t l2_bytes) {
   return largest(l2_bytes, [](Phase phase, size_t context) {
     return phase == Phase::kAttention ? (context + 1) * static_cast<size_t>(kShape.kv_width()) : 0;

@@ -1,7 +1,7 @@
-// The layers of the ring megakernel without its LM head, and the LM head without the layers. The
-// models have the full shape and random weights, except a vocabulary of one row a block when the
-// layers are timed, and two layers when the LM head is. The layers' time contains the end of a
-// token: this small LM head, the choice of the token and its embedding.
+// Times the ring megakernel's layers without its LM head, and the LM head without the layers.
+// Models have Qwen3-0.6B's shape and random weights; to time the layers, the vocabulary shrinks to
+// one row per block, and to time the LM head, two layers remain. The layers' time contains the end
+// of a token: the small LM head, the choice of the token and its embedding.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -97,7 +97,7 @@ void run_layers(benchmark::State& state, Engine& engine, RingAblation ablation, 
   }
 }
 
-// The time difference of two models that differ in their LM head only, launched in turn.
+// Times the difference between two models that differ only in their LM head, launched in turn.
 void run_head(benchmark::State& state, Engine& with, Engine& without) {
   launch_ms(with, 0);
   launch_ms(without, 0);
