@@ -27,8 +27,8 @@ class StepReader {
 
   bool has_bulk_copy() const;  // sm_90 and later
   int blocks() const;          // blocks that issue bulk copies: one per multiprocessor
-  // Launches one kernel on the default stream, which reads `bytes` of `memory` (16-byte aligned and
-  // padded() long), and waits for it. Returns milliseconds between CUDA events around the launch.
+  // Launches one kernel on the default stream, which reads `bytes` (a multiple of 16) of `memory`
+  // (padded() long), and waits for it. Returns milliseconds between CUDA events around the launch.
   // Throws Error(kBadInput) for a plan out of its limits, for bulk copies on a card without them
   // and for Way::kRing, Error(kHang) when a copy never arrives.
   double read(const ReadPattern& pattern, const void* memory, const StepBytes& bytes);
