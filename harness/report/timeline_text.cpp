@@ -180,9 +180,8 @@ std::string timeline_markdown(const TimelineReport& report) {
   text += fmt::format("- {}\n", cost_line(report.cost));
   text += fmt::format("- clock: {}", report.clock);
   if (report.quality.step_ns > 0) text += "; " + clock_text(report.quality);
-  text +=
-      fmt::format("\n- [{}]({}): open it in https://ui.perfetto.dev, which uploads nothing",
-                  report.trace, report.trace);
+  text += fmt::format("\n- [{}]({}): open it in https://ui.perfetto.dev, which uploads nothing",
+                      report.trace, report.trace);
   if (report.first_traced_step > 0)
     text += fmt::format("; it holds tokens {} to {} of {}", report.first_traced_step, s.steps - 1,
                         s.steps);
