@@ -1,4 +1,6 @@
 // What a case is said to take before it begins, against what it takes.
+#include <fmt/format.h>
+
 #include "harness/flow/case_memory.h"
 #include "harness/flow/forecast.h"
 #include "references/base/error.h"
@@ -273,6 +275,10 @@ TEST_CASE("what would fit is the depth, else one engine at a time, else fewer en
   CHECK(depth >= 100);
   CHECK(needed([&](CaseJob& job) { job.depth = depth; }) <= free);
   CHECK(needed([&](CaseJob& job) { job.depth = depth + 1; }) > free);
+
+  bench.job.ids.assign(201, 3);
+  CHECK(holds(fitting(at_100), fmt::format("what would fit: {} of the --ids (", depth + 1)));
+  bench.job.ids.clear();
 
   // All engines do not fit, whatever the depth; each alone does.
   const int64_t together = needed([](CaseJob& job) { job.depth = 0; });

@@ -101,7 +101,7 @@ TEST_CASE("steps follow from the seed, pass every edge and fill the cache", "[so
     CHECK(std::count(edges.begin(), edges.end(), edge) == 1);
   std::set<int> passed;
   std::set<uint64_t> beginnings;
-  int fills = 0, delayed = 0, plain = 0, often = 0, is_long = 0;
+  int fills = 0, delayed = 0, plain = 0, often = 0, is_long = 0, further = 0;
   for (int64_t number = 0; number < 1200; ++number) {
     const SoakStep step = draw_step(bounds, edges, number);
     const SoakStep again = draw_step(bounds, edges, number);
@@ -119,6 +119,7 @@ TEST_CASE("steps follow from the seed, pass every edge and fill the cache", "[so
     REQUIRE(step.repeats <= 56);
     often += step.repeats > 7;
     is_long += step.tokens > 16;
+    further = std::max(further, step.further);
     if (step.tokens > 16) CHECK(step.tokens == (1024 - 11) * 2 / 3);
     for (int t = 0; t < step.tokens; ++t) {
       if (step.edge >= 0 && step.rows + t + 1 == edges[static_cast<size_t>(step.edge)])
@@ -129,6 +130,7 @@ TEST_CASE("steps follow from the seed, pass every edge and fill the cache", "[so
   CHECK(fills == 150);
   CHECK(often > 50);
   CHECK(is_long == 9);
+  CHECK(further == 2);
   CHECK(delayed > 20);
   CHECK(plain > 200);  // under it engines run what they ship
   CHECK(beginnings == std::set<uint64_t>{1, 0xffff, 0x1ffff});

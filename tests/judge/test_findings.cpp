@@ -18,6 +18,19 @@ TEST_CASE("a check that fails again and again says three reasons and how many mo
   CHECK(report.reason == "a; b; c; f");
 }
 
+TEST_CASE("a check that has a result is not ruled out") {
+  Findings findings;
+  findings.rule_out(Check::kRms, "first", 0.5);
+  findings.rule_out(Check::kRms, "second");
+  findings.fail(Check::kRan, Verdict::kIntegrity, "a");
+  findings.rule_out(Check::kRan, "third");
+  ParityReport report;
+  findings.conclude(report);
+  CHECK(report.checks.size() == 2);
+  CHECK(find_check(report, Check::kRms)->detail == "first");
+  CHECK(find_check(report, Check::kRan)->status == CheckStatus::kFailed);
+}
+
 TEST_CASE("of one number the largest stands, and NaN above all") {
   const auto value_after = [](const std::vector<double>& values) {
     Findings findings;

@@ -132,8 +132,8 @@ TEST_CASE("lag-1 and the factor of the variance, worked out by hand") {
   CHECK(variance_inflation(jumping) == 1);  // never narrower
   CHECK(variance_inflation({.lag1 = 0.2, .slope = {}, .slope_p = {}}) == 1);
   CHECK(variance_inflation({.lag1 = 1.0, .slope = {}, .slope_p = {}}) == Approx(19));
-  for (const ByProcess& none :
-       {ByProcess{}, ByProcess{{1, 2, 3}}, ByProcess{{1, 2}, {1, 2}}, ByProcess{{5, 5, 5, 5}}}) {
+  for (const ByProcess& none : {ByProcess{}, ByProcess{{1, 2, 3}}, ByProcess{{1, 2}, {1, 2}},
+                                ByProcess{{5, 5, 5, 5}}, ByProcess{{-1, 1, -1, 1}}}) {
     CHECK_FALSE(drift_of(none).lag1);
     CHECK_FALSE(drift_of(none).slope);
   }
