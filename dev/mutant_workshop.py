@@ -91,7 +91,7 @@ class Workshop:
             for source in batch:
                 self.compiled.setdefault(os.path.relpath(source, ROOT), (shlex.split(entry["command"]), unit))
         self.links: dict[str, str] = {}
-        self.sound: dict[str, bool] = {}  # test -> whether it passes without a mutant
+        self.sound: dict[tuple[str, bool], bool] = {}  # (test, in a copy of the tree) -> whether it passes without a mutant
         self.locks: dict[str, threading.Lock] = collections.defaultdict(threading.Lock)
 
     def killer_of(self, file: str, text: str, number: int) -> str | None:
@@ -159,7 +159,7 @@ class Workshop:
         return link
 
     def killer_of_python(self, file: str, text: str, place: pathlib.Path) -> str | None:
-        """Tries, in a copy of the tree, the tests in Python that name the module, or one that imports it."""
+        """Tries, in a copy of the tree, the tests in Python that import or start the module, or one that imports it."""
         try:
             compile(text, file, "exec")
         except SyntaxError:
@@ -169,24 +169,33 @@ class Workshop:
             (tree / name).parent.mkdir(parents=True, exist_ok=True)
             os.link(ROOT / name, tree / name)
         (tree / file).unlink()
-        (tree / file).write_text(text)
-        modules = users_of(pathlib.PurePosixPath(file).stem)
+        modules = "|".join(users_of(pathlib.PurePosixPath(file).stem))
+        uses = re.compile(rf"\b(?:import|from) (?:{modules})\b|\b(?:{modules})\.py\b")
         for test in self.tests:
-            if not test.is_python() or not modules & set(re.findall(r"\w+", pathlib.Path(test.command[1]).read_text())):
+            if not test.is_python() or not uses.search(pathlib.Path(test.command[1]).read_text(encoding="utf-8")):
                 continue
             command = [part.replace(f"{ROOT}/tests/", f"{tree}/tests/") for part in test.command]
-            if self.fails(test, command, test.environment, place):
+            (tree / file).write_text(text)
+            if self.passes(test, command, test.environment, place / "tmp"):
+                continue
+            # A test may fail in any copy of the tree.
+            shutil.copyfile(ROOT / file, tree / file)
+            if self.is_sound(test, command, place):
                 return test.name
         return ""
 
     def fails(self, test: Test, command: list[str], environment: dict[str, str], place: pathlib.Path) -> bool:
         """Whether the test fails with the mutant; False where it fails without one too."""
-        if self.passes(test, command, environment, place / "tmp"):
-            return False
-        with self.locks[test.name]:
-            if test.name not in self.sound:
-                self.sound[test.name] = self.passes(test, test.command, test.environment, place / "sound")
-            return self.sound[test.name]
+        return (not self.passes(test, command, environment, place / "tmp") and
+                self.is_sound(test, test.command, place))
+
+    def is_sound(self, test: Test, command: list[str], place: pathlib.Path) -> bool:
+        """Whether the test passes by this command, without a mutant; tried once."""
+        in_copy = f"{place}/" in " ".join(command)
+        with self.locks[f"{test.name} {in_copy}"]:
+            if (test.name, in_copy) not in self.sound:
+                self.sound[test.name, in_copy] = self.passes(test, command, test.environment, place / "sound")
+            return self.sound[test.name, in_copy]
 
     def passes(self, test: Test, command: list[str], environment: dict[str, str], place: pathlib.Path) -> bool:
         place.mkdir(parents=True, exist_ok=True)

@@ -147,8 +147,7 @@ def changed(base: str, count: int, seed: int) -> list[list[Mutant]]:
         if line.startswith("+++ "):
             file = line.removeprefix("+++ b/")
         elif hunk := re.match(r"@@ -\S+ \+(\d+)(?:,(\d+))? @@", line):
-            start, count = int(hunk[1]), int(hunk[2] or 1)
-            lines[file] |= set(range(start, start + count))
+            lines[file] |= set(range(int(hunk[1]), int(hunk[1]) + int(hunk[2] or 1)))
     known = {file for files in sources().values() for file in files}
     every = [mutant for file in sorted(set(lines) & known) for mutant in generated(file, lines[file])]
     return [[mutant] for mutant in random.Random(seed).sample(every, min(len(every), count))]

@@ -28,7 +28,7 @@ class TimelineRecorder {
   const std::vector<std::string> roles_;
   const int blocks_, most_readings_;
   unsigned room_ = 0;
-  size_t readings_ = 0;  // most clock readings of a block in the launch
+  size_t readings_ = 0;  // room for clock readings of each block
   DeviceBuffer<TimelineEvent> events_;
   DeviceBuffer<unsigned> counts_;
   DeviceBuffer<TimelineAnchor> anchors_;

@@ -262,7 +262,7 @@ void add_wrong_places(const Placed& engine, int place, const std::vector<std::ve
     if (s.order == place_in(orders[known], place)) continue;
     wrong.push_back({item(engine.path, "dropped_samples", i) + ".order",
                      fmt::format("place {} of block {}", s.order, s.block),
-                     "the place of --order and --seed"});
+                     "another place, from --order and --seed"});
   }
 }
 

@@ -253,7 +253,7 @@ class CaseFlow {
   }
 
   // Makes the engines that are timed, and closes all others. Timing may use another lag set than
-  // parity (model_at_depth()): the shapes are equal, the planted layers are not.
+  // parity (model_at_depth()): the shapes are equal, but other layers copy.
   void make_timed_engines() {
     const bool other_weights = loaded_ != timing_model().name;
     close_engines([&](const Contestant& c) { return other_weights || !c.timed(); });

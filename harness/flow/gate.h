@@ -71,7 +71,7 @@ class Gate {
   void set_first_ratchet(const Engine& engine, ParityOptions& options) const;
   void set_ratchet(const Engine& engine, const GreedyReference& reference,
                    ParityOptions& options) const;
-  // Returns the run with an fp32 head, which the judge's own gate takes next.
+  // Returns the run with an fp32 head, because pass_judge() needs it next.
   std::unique_ptr<Engine> add_live_reference(Engine& judge);
   void judge_within(TimeBudget& budget, Trials& trials, Contestant& contestant,
                     ParityReport& report);

@@ -58,7 +58,7 @@ class CaseServices {
   virtual uint64_t random(uint64_t bound) const = 0;
 
   virtual ModelConfig config(const Model& model) const = 0;
-  // Weights of a model; `depth` chooses the lag set of plain `synthetic`.
+  // Weights of a model; `depth` chooses the lag set if the name is just `synthetic`.
   virtual ModelWeights load(const Model& model, int depth) const = 0;
   // All references of a model by the model's name, checked; empty if there is none.
   virtual std::vector<GreedyReference> references(const std::string& model_name) const = 0;

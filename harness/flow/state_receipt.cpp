@@ -52,7 +52,7 @@ class Comparison {
   const size_t vocab_;
 };
 
-// Says where two runs over `path` that show their logits differ; empty if their bits are equal.
+// Says where two runs over `path`, both with logits, differ; empty if their bits are equal.
 std::string differs_from_itself(Engine& engine, int vocab, const std::vector<int32_t>& path,
                                 const std::function<void()>& restart) {
   std::vector<size_t> first;
@@ -69,7 +69,7 @@ std::string differs_from_itself(Engine& engine, int vocab, const std::vector<int
   restart();
   walk_path(engine, path, 0, vocab, [&](size_t step, int32_t, std::span<const float> row) {
     if (step >= first.size() || hash_of(row) == first[step]) return true;
-    differs = fmt::format("two runs that show their logits differ at step {}", step);
+    differs = fmt::format("two runs with logits differ at step {}", step);
     return false;
   });
   return differs;

@@ -400,7 +400,7 @@ class PluginEngine : public Engine {
   std::optional<EventPair> events_;
   const volatile int32_t* progress_ = nullptr;
 
-  static constexpr int32_t kVectorRow = -1;  // in consumed_: a row of a vector, which has no id
+  static constexpr int32_t kVectorRow = -1;  // in consumed_: a KV row made from an input vector
   std::vector<int32_t> consumed_;            // ids whose KV rows are written
   std::atomic<int> position_ = 0;            // consumed_.size(), for progress()
   int32_t pending_ = -1;                     // the next input that the harness has set

@@ -69,7 +69,7 @@ inline constexpr CheckInfo kChecks[] = {
     {Check::kSame, "same", "equal ids with and without logits"},
     {Check::kRepeats, "repeats", "the same input again gives the same bits"},
     {Check::kSweep, "sweep", "every cache length gives the same answer"},
-    {Check::kIsolation, "isolation", "sequences do not reach each other or rows not their own"},
+    {Check::kIsolation, "isolation", "no sequence changes another one or its own prefix's rows"},
     {Check::kReceipts, "receipts", "timed ids are the checked ids"},
 };
 constexpr std::string_view check_name(Check c) { return kChecks[static_cast<size_t>(c)].name; }

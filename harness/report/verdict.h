@@ -25,7 +25,7 @@ enum class Verdict {
   kUnsupportedDevice,
   kEnvUnfit,
   kInvalidReference,
-  kNotJudged,  // the candidate of a case whose baseline failed its own gate
+  kNotJudged,  // reference invalid, or the baseline failed by it; profiles are never judged
   kHang,
   kTimeout,
   kImpossible,

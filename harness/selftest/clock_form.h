@@ -5,8 +5,8 @@
 
 namespace mkbench {
 
-// Rounds come in steps of kRoundsOfStep: at least least_rounds, then until the slow-downs are told
-// apart, and at most most_rounds.
+// Rounds come in steps of kRoundsOfStep: least_rounds, then more until engines slowed by 1, 2 and
+// 5 % are seen to be slower, at most most_rounds.
 struct ClockForm {
   int least_rounds, most_rounds;
   double most_s;  // after this long, no step begins beyond least_rounds
@@ -21,7 +21,7 @@ inline constexpr int kRoundsOfStep = 5;
 // row of 30 processes that shows its power, so a card's whole form waits for that row's rounds.
 ClockForm clock_form(bool whole, bool cuda);
 
-// True if another step of rounds begins. `told_apart`: these `rounds` tell the slow-downs apart.
+// True if another step of rounds begins. `told_apart`: `rounds` rounds have shown them slower.
 bool takes_more_rounds(const ClockForm& form, int rounds, double seconds, bool told_apart);
 
 // Why `rounds` rounds are too few; empty if they are enough.

@@ -96,8 +96,8 @@ std::vector<TimingFault> make_faults() {
     fault.cpu_times = cpu, fault.cuda_times = cuda;
   };
   add("T1", "remembers ids by prompt and gives them back", "remembers_prompts", kTokenOrState);
-  // A cheat of this table takes less than 1 % of the honest time, while honest times of one case
-  // differ by a third on a CPU that other programs use.
+  // An engine that answers from memory takes less than 1 % of the honest time, while honest times
+  // of one case differ by a third on a CPU that other programs use.
   compare(
       add("T1", "remembers ids by prompt and last id: finds nothing", "remembers_inputs", kPasses),
       {TimesCompared::kToSound, 0.6, 1.7}, {TimesCompared::kToSound, 0.9, 1.1});

@@ -261,7 +261,7 @@ TEST_CASE("an engine that does not repeat itself is not accused of another state
     CHECK(receipt.problem.empty() == !deterministic);
     CHECK(receipt.repeats == !deterministic);
     if (deterministic) {
-      CHECK(holds(receipt.problem, "two runs that show their logits differ at step 0"));
+      CHECK(holds(receipt.problem, "two runs with logits differ at step 0"));
       CHECK(!holds(receipt.problem, "another state"));
     }
   }

@@ -129,7 +129,7 @@ TEST_CASE("localiser: a wrong token names the planted layer whose lag is missing
   CHECK_THAT(localise_lag("short", kQwen3_0_6B, early, 0, synthetic_token(12345)),
              ContainsText("begins at 11 rows"));
   CHECK_THAT(localise_lag("short", kQwen3_0_6B, prompt, step, stateless),
-             ContainsText("stands for no state"));
+             ContainsText("is not in the closed form"));
   CHECK_THAT(localise_lag("short", kQwen3_0_6B, prompt, step, synthetic_token(12345)),
              ContainsText("no single planted layer"));
 }
