@@ -95,7 +95,7 @@ class Workshop:
         self.locks: dict[str, threading.Lock] = collections.defaultdict(threading.Lock)
 
     def killer_of(self, file: str, text: str, number: int) -> str | None:
-        """The test that notices that the file holds this text; "" where none does, None where it does not compile."""
+        """The test that notices that the file holds this text; "" where none does, None where it cannot be tried."""
         place = self.scratch / str(number)
         shutil.rmtree(place, ignore_errors=True)
         place.mkdir(parents=True)
@@ -171,9 +171,9 @@ class Workshop:
         (tree / file).unlink()
         modules = "|".join(users_of(pathlib.PurePosixPath(file).stem))
         uses = re.compile(rf"\b(?:import|from) (?:{modules})\b|\b(?:{modules})\.py\b")
-        for test in self.tests:
-            if not test.is_python() or not uses.search(pathlib.Path(test.command[1]).read_text(encoding="utf-8")):
-                continue
+        tests = [test for test in self.tests
+                 if test.is_python() and uses.search(pathlib.Path(test.command[1]).read_text(encoding="utf-8"))]
+        for test in tests:
             command = [part.replace(f"{ROOT}/tests/", f"{tree}/tests/") for part in test.command]
             (tree / file).write_text(text)
             if self.passes(test, command, test.environment, place / "tmp"):
@@ -182,7 +182,7 @@ class Workshop:
             shutil.copyfile(ROOT / file, tree / file)
             if self.is_sound(test, command, place):
                 return test.name
-        return ""
+        return "" if tests else None
 
     def fails(self, test: Test, command: list[str], environment: dict[str, str], place: pathlib.Path) -> bool:
         """Whether the test fails with the mutant; False where it fails without one too."""
