@@ -8,9 +8,9 @@ usage: mutants.py [--draw N] [--seed S]   N mutants (150) by a seed (1), spread 
 universalmutator makes the mutants, by the rules tests/mutants/cpp.rules and python.rules: comparisons turned and moved by
 one, operands of guards dropped, calls dropped, arguments exchanged, constants one more. All tests must be built
 (`scripts/setup.sh`). A mutant of C++ is compiled with -O0 and linked, before the libraries, into each program that is
-tried; one of Python is tried in a copy of the tree. Its tests are first those of its own room and then, of C++, all unit
-tests that link its library. A mutant that does not compile is replaced by another. Left out: headers, code for the card
-(.cu) and what only a card runs.
+tried: the unit tests of its room, the light ones that link its library, and mkbench for the room's tests in Python. One
+of Python is tried in a copy of the tree, by the tests that import or start the script. A mutant that cannot be tried is
+replaced by another. Left out: headers, code for the card (.cu), what only a card runs, and dev/.
 
 tests/mutants/equivalent.toml names mutants that no test can notice, each with the reason. Exit status: 1 if under 90 % are
 killed, or under 85 % in a room of ten or more mutants, or if a table is wrong; 2 if mutants could not be tried.
