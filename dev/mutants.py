@@ -67,7 +67,8 @@ class Mutant:
     def __str__(self):
         def one_line(text: str) -> str:
             return " ".join(text.split()) or "nothing"
-        return f"{self.file}:{self.line}: {one_line(self.old)} -> {one_line(self.new)}"
+        place = f"{self.file}:{self.line}" if self.line else self.file
+        return f"{place}: {one_line(self.old)} -> {one_line(self.new)}"
 
 
 def read_table(root: pathlib.Path = ROOT) -> tuple[list[Mutant], set[tuple[str, str, str]]]:
