@@ -79,10 +79,11 @@ def read_table(root: pathlib.Path = ROOT) -> tuple[list[Mutant], set[tuple[str, 
             for file, mutants in tomllib.loads(path.read_text(encoding="utf-8")).items():
                 for old, new, *why in mutants:
                     rows.append(Mutant(file, old, new))
-                    if why or path.name == EQUIVALENT:
-                        assert why and path.name == EQUIVALENT, f"a reason in {EQUIVALENT}, and there alone: {old}"
+                    if bool(why) != (path.name == EQUIVALENT):
+                        raise ValueError(f"wanted a reason in {EQUIVALENT}, and there alone: {old}")
+                    if why:
                         equivalent.add(rows[-1].key())
-        except (tomllib.TOMLDecodeError, ValueError, AttributeError, AssertionError) as error:
+        except (tomllib.TOMLDecodeError, ValueError, AttributeError) as error:
             raise Trouble(f"{path.name}: {error}") from None
     return rows, equivalent
 

@@ -222,37 +222,37 @@ void check_folder(const fs::path& folder) {
 }
 
 // Compares the weights with the hash in the model's row, if it has one.
-void check_row(const Model& spec, const std::string& sha256, ModelFindings& findings) {
-  const std::string_view wanted = spec.row != nullptr ? spec.row->weights_sha256 : "";
+void check_row(const Model& model, const std::string& sha256, ModelFindings& findings) {
+  const std::string_view wanted = model.row != nullptr ? model.row->weights_sha256 : "";
   if (wanted.empty() || sha256.empty() || sha256 == wanted) return;
   findings.add({.severity = Severity::kFatal,
                 .field = "sha256 of all tensors",
                 .expected = std::string(wanted),
                 .found = sha256,
-                .source = spec.name,
+                .source = model.name,
                 .text = fmt::format("weights: found sha256 {}, wanted {}", sha256, wanted)},
-               spec.folder.string());
+               model.folder.string());
 }
 
 }  // namespace
 
-Inspection inspect_model(const Model& spec, bool values) {
+Inspection inspect_model(const Model& model, bool values) {
   Inspection inspection;
-  inspection.model = spec.name;
-  inspection.commit = spec.commit;
+  inspection.model = model.name;
+  inspection.commit = model.commit;
   inspection.values_read = values;
   ModelFindings findings(ModelFindings::Mode::kCollect);
   ModelConfig config;
-  if (is_analytic(spec.row)) {
-    config = synthetic_config(*spec.row->published);
+  if (is_analytic(model.row)) {
+    config = synthetic_config(*model.row->published);
     add_shape_facts(config, "mkbench:", findings);
-    inform(findings, "weights", "made in memory", spec.name);
+    inform(findings, "weights", "made in memory", model.name);
   } else {
-    check_folder(spec.folder);
-    inspection.folder = spec.folder.string();
-    FolderInspector inspector(spec.folder, values, findings);
+    check_folder(model.folder);
+    inspection.folder = model.folder.string();
+    FolderInspector inspector(model.folder, values, findings);
     config = inspector.inspect();
-    check_row(spec, inspector.tensors_sha256(), findings);
+    check_row(model, inspector.tensors_sha256(), findings);
   }
   inspection.findings = findings.all();
   inspection.shape = published_shape(config.shape);

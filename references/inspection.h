@@ -38,6 +38,6 @@ struct Inspection {
 // Reads headers, config.json and manifest.json, the bytes of a tied head and of its embedding, and
 // with `values` every weight. Throws Error(kBadInput) if there is no model to look at: no folder,
 // or a config.json that is missing or not JSON.
-Inspection inspect_model(const Model& spec, bool values);
+Inspection inspect_model(const Model& model, bool values);
 
 }  // namespace mkbench

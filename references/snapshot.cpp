@@ -21,15 +21,15 @@ namespace fs = std::filesystem;
 [[noreturn]] void fail(const std::string& what) { throw Error(ErrorKind::kBadInput, what); }
 
 Model resolve_row(const ModelRow& row) {
-  Model spec{&row, std::string(row.name), {}, {}};
-  if (row.source == ModelSource::kAnalytic) return spec;
-  spec.folder = data_dir() / spec.name;
-  if (!is_folder(spec.folder))
+  Model model{.row = &row, .name = std::string(row.name)};
+  if (row.source == ModelSource::kAnalytic) return model;
+  model.folder = data_dir() / model.name;
+  if (!is_folder(model.folder))
     fail(
         fmt::format("--model {}: {} is not there (MKBENCH_DATA_DIR says where the committed "
                     "checkpoints are)",
-                    spec.name, spec.folder.string()));
-  return spec;
+                    model.name, model.folder.string()));
+  return model;
 }
 
 std::string known_names() {
@@ -61,7 +61,7 @@ Model resolve_model(const std::string& text) {
   if (text.empty()) fail("--model: empty name");
   if (const ModelRow* row = find_model(text)) return resolve_row(*row);
   if (text.starts_with("synthetic:")) refuse_synthetic(text);
-  if (is_folder(text)) return {nullptr, text, text, {}};
+  if (is_folder(text)) return {.name = text, .folder = text};
 
   std::vector<std::string> tried = {known_names()};
   std::error_code ignored;
@@ -70,7 +70,7 @@ Model resolve_model(const std::string& text) {
   std::string advice;
   if (const std::optional<HubName> name = parse_hub_name(text)) {
     if (const auto found = find_hub_snapshot(*name, tried))
-      return {nullptr, text, found->folder, found->commit};
+      return {.name = text, .folder = found->folder, .commit = found->commit};
     advice = fmt::format("; to fetch it: mkbench fetch {}", text);
   } else {
     tried.push_back("hub name Org/Name or Org/Name@REVISION (not of that form)");
@@ -93,18 +93,17 @@ Model parity_model(const Model& model) {
   return is_analytic(model.row) ? resolve_model(std::string(model.row->parity_set)) : model;
 }
 
-ModelWeights load_model(const Model& spec, int depth, const LoadOptions& options) {
-  if (is_analytic(spec.row)) {
-    const std::string_view lagset =
-        spec.row->lagset.empty() ? synthetic_lagset_for_depth(depth) : spec.row->lagset;
-    const ShapeRow& shape = *spec.row->published;
+ModelWeights load_model(const Model& model, const LoadOptions& options) {
+  if (is_analytic(model.row)) {
+    const std::string_view lagset = model_at_depth(model, 0).row->lagset;
+    const ShapeRow& shape = *model.row->published;
     return options.share ? make_shared_synthetic(shape, lagset) : make_synthetic(shape, lagset);
   }
-  ModelWeights weights = load_folder(spec.folder, spec.name, options);
-  const std::string_view wanted = spec.row != nullptr ? spec.row->weights_sha256 : "";
+  ModelWeights weights = load_folder(model.folder, model.name, options);
+  const std::string_view wanted = model.row != nullptr ? model.row->weights_sha256 : "";
   if (!wanted.empty() && weights.sha256 != wanted) {
-    fail(fmt::format("--model {}: weights of {}: found sha256 {}, wanted {}", spec.name,
-                     spec.folder.string(), weights.sha256, wanted));
+    fail(fmt::format("--model {}: weights of {}: found sha256 {}, wanted {}", model.name,
+                     model.folder.string(), weights.sha256, wanted));
   }
   return weights;
 }

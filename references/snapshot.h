@@ -54,8 +54,9 @@ struct LoadOptions {
 ModelWeights load_folder(const std::filesystem::path& folder, const std::string& name,
                          const LoadOptions& options = {});
 
-// Calls load_folder() or make_synthetic(). `depth` chooses a lag set where the model names none.
-// Throws Error(kBadInput), also if a committed model's weights differ from the hash in its row.
-ModelWeights load_model(const Model& spec, int depth, const LoadOptions& options = {});
+// Calls load_folder() or make_synthetic(), for an analytic model without a lag set with "none"
+// (model_at_depth() gives it one). Throws Error(kBadInput), also if a committed model's weights
+// differ from the hash in its row.
+ModelWeights load_model(const Model& model, const LoadOptions& options = {});
 
 }  // namespace mkbench

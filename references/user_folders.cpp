@@ -28,18 +28,18 @@ fs::path user_cache_dir() {
   return {};
 }
 
-std::vector<fs::path> find_users_references(const Model& spec) {
-  if (spec.row != nullptr) return {};
-  std::vector<fs::path> found = list_references(spec.folder, "reference");
+std::vector<fs::path> find_users_references(const Model& model) {
+  if (model.row != nullptr) return {};
+  std::vector<fs::path> found = list_references(model.folder, "reference");
   if (found.empty()) {
     std::error_code ignored;
-    const fs::path folder = fs::canonical(spec.folder, ignored);
-    found = find_references(spec.folder / "reference", folder.filename().string());
+    const fs::path folder = fs::canonical(model.folder, ignored);
+    found = find_references(model.folder / "reference", folder.filename().string());
   }
   const fs::path data = user_data_dir();
-  if (found.empty() && !spec.commit.empty() && !data.empty()) {
-    const std::string model = hub_folder_name(parse_hub_name(spec.name)->id);
-    found = list_references(data / "references" / model / spec.commit, "reference");
+  if (found.empty() && !model.commit.empty() && !data.empty()) {
+    const std::string name = hub_folder_name(parse_hub_name(model.name)->id);
+    found = list_references(data / "references" / name / model.commit, "reference");
   }
   return found;
 }

@@ -22,6 +22,6 @@ std::filesystem::path user_cache_dir();
 //   FOLDER/reference*.json, FOLDER/reference/<folder's name>/reference*.json, and for a hub model
 //   <user_data_dir()>/references/models--Org--Name/<commit>/reference*.json.
 // Empty for a model that comes with mkbench.
-std::vector<std::filesystem::path> find_users_references(const Model& spec);
+std::vector<std::filesystem::path> find_users_references(const Model& model);
 
 }  // namespace mkbench

@@ -124,7 +124,7 @@ ModelWeights Hosts::load(const Model& model, int depth) {
   const auto key = [&] { return found.name + " " + snapshot_stamp(weights_.folder); };
   if (!weights_.folder.empty() && loaded_ == key()) return weights_;
   weights_ = ModelWeights{};  // freed before the next ones are made
-  weights_ = share_weights(load_model(found, depth, {.sha256 = "", .share = true}));
+  weights_ = share_weights(load_model(found, {.sha256 = "", .share = true}));
   loaded_ = key();
   return weights_;
 }

@@ -101,7 +101,7 @@ const LaneRunner::Case& LaneRunner::case_of(const std::string& model) {
 
 LaneRunner::Case LaneRunner::committed_case(const std::string& model) {
   Case c;
-  c.weights = load_model(resolve_model(model), 0);
+  c.weights = load_model(resolve_model(model));
   const auto files = find_references(data_dir(), model);
   if (files.empty()) throw Error(ErrorKind::kInvalidReference, "no reference of " + model);
   c.reference = read_reference(files[0]);
@@ -182,7 +182,7 @@ LaneOutcome LaneRunner::run_gate(const FaultLane& lane) {
     return report;
   };
   const auto reports = found->run(c.recording, c.reference, judge);
-  // The same checks must fail wherever the fault is placed.
+  // At each of its places a fault must fail the same checks.
   LaneOutcome first = outcome_of(reports.at(0));
   for (const ParityReport& report : reports) {
     LaneOutcome other = outcome_of(report);

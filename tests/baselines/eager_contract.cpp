@@ -289,7 +289,7 @@ void check_buckets(const ModelWeights& weights, Lane lane) {
 }  // namespace
 
 void check_contract(Lane lane) {
-  const ModelWeights weights = load_model(resolve_model("tiny"), 0);
+  const ModelWeights weights = load_model(resolve_model("tiny"));
   SECTION("prefill equals single steps") { check_prefill_is_stepwise(weights, lane); }
   SECTION("save and restore") { check_save_restore(weights, lane); }
   SECTION("repeatable") { check_repeatable(weights, lane); }

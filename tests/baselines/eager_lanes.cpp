@@ -61,7 +61,7 @@ int wrong_strict_tokens(Engine& engine, const GreedyReference& reference) {
 
 Case load_case(const std::string& model) {
   Case c;
-  c.weights = load_model(resolve_model(model), 0);
+  c.weights = load_model(resolve_model(model));
   const auto found = find_references(data_dir(), model);
   REQUIRE(found.size() == 1);
   c.reference = read_reference(found[0]);

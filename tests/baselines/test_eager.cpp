@@ -16,7 +16,7 @@ using namespace mkbench::testing;
 
 namespace {
 
-ModelWeights load(const std::string& model) { return load_model(resolve_model(model), 0); }
+ModelWeights load(const std::string& model) { return load_model(resolve_model(model)); }
 
 }  // namespace
 

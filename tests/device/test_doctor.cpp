@@ -26,6 +26,16 @@ struct Change {
   Finding finding;
   const char* text;        // a part
   const char* what_to_do;  // a part
+
+  // Makes the change, and wants the row of the machine that is judged then.
+  void check(DoctorInputs& in, DoctorReport& report) const {
+    change(in, report);
+    judge_machine(in, report);
+    const DoctorItem* item = find_item(report, topic, finding);
+    REQUIRE(item != nullptr);
+    CHECK_THAT(item->text, ContainsText(text));
+    CHECK_THAT(item->what_to_do, ContainsText(what_to_do));
+  }
 };
 
 std::string text_of(const DoctorReport& report) {
@@ -109,13 +119,8 @@ TEST_CASE("each problem of the card is one row, and with --device cpu none is a 
     CAPTURE(row.what);
     DoctorReport report = healthy();
     DoctorInputs in = inputs();
-    row.change(in, report);
-    judge_machine(in, report);
+    row.check(in, report);
     CHECK(report.problems() == 1);  // told once
-    const DoctorItem* item = find_item(report, row.topic, row.finding);
-    REQUIRE(item != nullptr);
-    CHECK_THAT(item->text, ContainsText(row.text));
-    CHECK_THAT(item->what_to_do, ContainsText(row.what_to_do));
     CHECK_FALSE(report.gpu_ready);
     CHECK_THAT(report.next, ContainsText("--device cpu"));
     in.cpu_only = true;
@@ -164,13 +169,8 @@ TEST_CASE("what slows or may harm a run is a warning, and the machine stays read
     CAPTURE(row.what);
     DoctorReport report = healthy();
     DoctorInputs in = inputs();
-    row.change(in, report);
-    judge_machine(in, report);
+    row.check(in, report);
     CHECK(report.gpu_ready);
-    const DoctorItem* item = find_item(report, row.topic, row.finding);
-    REQUIRE(item != nullptr);
-    CHECK_THAT(item->text, ContainsText(row.text));
-    CHECK_THAT(item->what_to_do, ContainsText(row.what_to_do));
   }
   DoctorReport report = healthy();
   card(report).exclusive = true;

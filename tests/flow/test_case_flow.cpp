@@ -10,19 +10,8 @@
 #include "tests/support/catch2.h"
 #include "tests/support/scripted_engine.h"
 
-namespace mkbench {
+namespace mkbench::testing {
 namespace {
-
-using testing::Bench;
-using testing::engine_of;
-using testing::holds;
-using testing::kSteps;
-using testing::kVocab;
-using testing::named;
-using testing::reason_of;
-using testing::Script;
-using testing::scripted_token;
-using testing::ScriptedEngine;
 
 TEST_CASE("a right kernel passes its gate, is timed, and every token has a receipt") {
   Bench bench;
@@ -435,4 +424,4 @@ TEST_CASE(
 }
 
 }  // namespace
-}  // namespace mkbench
+}  // namespace mkbench::testing

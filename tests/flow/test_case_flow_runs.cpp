@@ -7,15 +7,8 @@
 #include "tests/support/case_bench.h"
 #include "tests/support/catch2.h"
 
-namespace mkbench {
+namespace mkbench::testing {
 namespace {
-
-using testing::Bench;
-using testing::engine_of;
-using testing::holds;
-using testing::kSteps;
-using testing::named;
-using testing::reason_of;
 
 TEST_CASE(
     "the memory that is held is told when engines are made, are judged, and have a run scored") {
@@ -140,14 +133,13 @@ TEST_CASE("with one engine open at a time, each turn opens its engine and closes
   Bench bench;
   bench.job.one_at_a_time = true;
   int open = 0, most = 0, opened = 0;
-  struct Counted final : testing::ScriptedEngine {
-    Counted(const testing::Script& script, int& count)
-        : testing::ScriptedEngine(script), open(count) {}
+  struct Counted final : ScriptedEngine {
+    Counted(const Script& script, int& count) : ScriptedEngine(script), open(count) {}
     ~Counted() override { --open; }
     int& open;
   };
   bench.services.make_engine = [&](const EngineRequest& request, const ModelWeights&) {
-    testing::Script script = bench.scripts[request.name];
+    Script script = bench.scripts[request.name];
     script.name = request.name;
     if (request.name == "eager" || request.name == "kernel") ++opened;
     most = std::max(most, ++open);
@@ -314,4 +306,4 @@ TEST_CASE("the overhead is measured without a warm-up too") {
 }
 
 }  // namespace
-}  // namespace mkbench
+}  // namespace mkbench::testing

@@ -15,19 +15,8 @@
 #include "tests/support/case_bench.h"
 #include "tests/support/catch2.h"
 
-namespace mkbench {
+namespace mkbench::testing {
 namespace {
-
-using testing::Bench;
-using testing::engine_of;
-using testing::holds;
-using testing::kSteps;
-using testing::kVocab;
-using testing::named;
-using testing::reason_of;
-using testing::Script;
-using testing::scripted_token;
-using testing::ScriptedEngine;
 
 TEST_CASE("the closed form of timed tokens needs a state for every id and the depth of its lags") {
   ModelWeights weights;
@@ -379,4 +368,4 @@ TEST_CASE("a byte is shown as text") {
 }
 
 }  // namespace
-}  // namespace mkbench
+}  // namespace mkbench::testing

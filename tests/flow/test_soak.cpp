@@ -22,7 +22,7 @@ namespace {
 using testing::ScriptedServices;
 
 const ModelWeights& tiny() {
-  static const ModelWeights weights = load_model(resolve_model("tiny"), 0);
+  static const ModelWeights weights = load_model(resolve_model("tiny"));
   return weights;
 }
 

@@ -28,7 +28,7 @@ std::shared_ptr<HostProcess> start(const std::string& program) {
 }
 
 const ModelWeights& tiny() {
-  static const ModelWeights weights = load_model(resolve_model("tiny"), 0);
+  static const ModelWeights weights = load_model(resolve_model("tiny"));
   return weights;
 }
 

@@ -11,10 +11,7 @@
 #include "tests/support/fake_engine.h"
 
 using namespace mkbench;
-using mkbench::testing::At;
-using mkbench::testing::FakeBehaviour;
-using mkbench::testing::FakeEngine;
-using mkbench::testing::kFakeVocab;
+using namespace mkbench::testing;
 
 namespace {
 

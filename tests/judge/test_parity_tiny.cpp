@@ -70,7 +70,7 @@ const std::vector<Fault>& faults() {
 TEST_CASE("the oracle passes against HF's references of both tiny checkpoints") {
   for (const std::string model : {"tiny", "tiny-untied"}) {
     INFO(model);
-    const ModelWeights weights = load_model(resolve_model(model), 0);
+    const ModelWeights weights = load_model(resolve_model(model));
     const GreedyReference reference = shortened(reference_of(model), 3, 40);
     CHECK(reference.weights_sha256 == weights.sha256);
     const ParityReport p = judge(weights, reference);
@@ -86,7 +86,7 @@ TEST_CASE("the oracle passes against HF's references of both tiny checkpoints") 
 }
 
 TEST_CASE("faults planted in weights and config fail against HF's references") {
-  const ModelWeights weights = load_model(resolve_model("tiny"), 0);
+  const ModelWeights weights = load_model(resolve_model("tiny"));
   const GreedyReference reference = shortened(reference_of("tiny"), 2, 24);
   CHECK(judge(weights, reference).verdict == Verdict::kPass);
   for (const Fault& fault : faults()) {
@@ -101,7 +101,7 @@ TEST_CASE("faults planted in weights and config fail against HF's references") {
 }
 
 TEST_CASE("one NaN in a weight is seen, and never answered with token 0") {
-  ModelWeights weights = load_model(resolve_model("tiny"), 0);
+  ModelWeights weights = load_model(resolve_model("tiny"));
   const Matrix& down = weights.layers[1].down_proj;
   auto copy = std::make_shared<std::vector<Bf16>>(down.data, down.data + down.size());
   (*copy)[777] = to_bf16(std::nanf(""));

@@ -98,7 +98,7 @@ TEST_CASE("shared weights have the bytes, the hash and the config of the origina
 
 TEST_CASE("a committed model keeps its folder, an edited or cut copy gets a new one") {
   const OwnTmpdir tmpdir;
-  const ModelWeights tiny = load_model(resolve_model("tiny"), 0);
+  const ModelWeights tiny = load_model(resolve_model("tiny"));
   CHECK(tiny.folder == fs::absolute(data_dir() / "tiny"));
   CHECK(share_weights(tiny).folder == tiny.folder);
   CHECK(tmpdir.empty());
@@ -133,7 +133,7 @@ TEST_CASE("synthetic weights made in shared memory are the ones made on the heap
 
   LoadOptions options;
   options.share = true;
-  const ModelWeights loaded = load_model(resolve_model("synthetic"), 11, options);
+  const ModelWeights loaded = load_model(model_at_depth(resolve_model("synthetic"), 11), options);
   CHECK(loaded.name == "synthetic:short");
   CHECK(loaded.folder.parent_path() == tmpdir.path());
 }

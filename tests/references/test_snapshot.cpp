@@ -105,7 +105,7 @@ TEST_CASE("hub ids are looked up in the local caches") {
     CHECK(spec.row == nullptr);
     CHECK(spec.folder == snapshot);
     CHECK(spec.name == "Org/Name-1.5");
-    CHECK(load_model(spec, 0).name == "Org/Name-1.5");
+    CHECK(load_model(spec).name == "Org/Name-1.5");
   }
   CHECK(contains(refusal("Org/Name/x"), "not of that form"));
   CHECK(contains(refusal("../Name"), "not of that form"));
@@ -301,7 +301,7 @@ TEST_CASE("the committed checkpoints load and have the hash that their maker wro
   const ScopedVariable variable("MKBENCH_DATA_DIR", nullptr);
   for (const char* name : {"tiny", "tiny-untied"}) {
     const Model spec = resolve_model(name);
-    const ModelWeights weights = load_model(spec, 0);
+    const ModelWeights weights = load_model(spec);
     CHECK(weights.config.shape == kTiny);
     CHECK(weights.config.tie_word_embeddings == (std::string(name) == "tiny"));
     std::ifstream in(spec.folder / "manifest.json");

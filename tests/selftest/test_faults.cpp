@@ -218,7 +218,7 @@ TEST_CASE("planted faults are one list in the enum's order, each name once", "[f
 }
 
 TEST_CASE("a fault of the weights changes a copy, and only where it says", "[faults]") {
-  const ModelWeights sound = load_model(resolve_model("tiny-untied"), 0);
+  const ModelWeights sound = load_model(resolve_model("tiny-untied"));
   const std::string hash = hash_weights(sound);
   for (const PlantedFaultInfo& info : planted_faults()) {
     const ModelWeights planted = with_planted_fault(sound, info.fault);

@@ -30,7 +30,7 @@ inline EngineRequest request(PlantedFault fault = PlantedFault::kNone, int conte
 }
 
 inline const ModelWeights& tiny() {
-  static const ModelWeights weights = load_model(resolve_model("tiny"), 0);
+  static const ModelWeights weights = load_model(resolve_model("tiny"));
   return weights;
 }
 
