@@ -14,7 +14,7 @@ plain_system() {  # FOLDER
   rm -rf "$1" && mkdir -p "$1" && tar -xf "$packed" -C "$1"
 }
 
-# without_network FOLDER COMMAND ...: runs COMMAND as root in that system, with lo as the only network device.
+# without_network FOLDER COMMAND ...: runs COMMAND as root in FOLDER's system, with lo as the only network device.
 # Processes and mounts end with the command.
 without_network() {
   unshare --net --mount --pid --fork --kill-child bash -ec 'system="$0"

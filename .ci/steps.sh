@@ -29,8 +29,8 @@ tool() {
   return 1
 }
 
-# lint BUILD: clang-tidy over the host code without torch's headers, as BUILD compiles it (a batch of files is read
-# as one); clang-tidy 14 reads neither CUDA 13, nor libtorch in reasonable time, nor GCC's precompiled headers.
+# lint BUILD: runs clang-tidy over the host code by BUILD's compile commands (a batch is read as one file), except for
+# code that clang-tidy 14 cannot read (CUDA 13, GCC's precompiled headers) or not in reasonable time (libtorch).
 lint() {
   # clang does not know all of GCC's warning options.
   local build="$1" clang_tidy extra=(--extra-arg=-Wno-unknown-warning-option) status=0
@@ -62,8 +62,8 @@ sanitizers() {
 
 fuzz_targets="safetensors config reference wire report"
 
-# fuzz_briefly SECONDS: runs each target on its seeds, its committed corpus, and mutations of both for SECONDS. Not by
-# libFuzzer: clang's build takes 520 s of CPU, these four targets 70 s beside `sanitizers`' build. The report's reader
+# fuzz_briefly SECONDS: runs each target on its seeds, its committed corpus, and mutations of both for SECONDS, without
+# libFuzzer: clang's build takes 520 s of CPU, these four targets 70 s more than `sanitizers`. The report's reader
 # runs without sanitizers here, because no other step builds its libraries with them; the lane `fuzz` of .ci/long does.
 fuzz_briefly() {
   local target build seed status=0 seeds=build/ci/fuzz-seeds found=build/fuzz-found

@@ -22,7 +22,7 @@ if(NOT Torch_DIR)
 endif()
 
 # find_package(Torch) asks for a GPU, adds flags for architectures that nvcc 13 no longer knows on a
-# reconfigure, and switches CMAKE_CUDA_ARCHITECTURES off, which leaves nvcc its oldest default.
+# reconfigure, and switches CMAKE_CUDA_ARCHITECTURES off, so that nvcc builds for its oldest default.
 set(mkbench_saved_cuda_flags "${CMAKE_CUDA_FLAGS}")
 set(ENV{TORCH_CUDA_ARCH_LIST} "9.0a")
 find_package(Torch REQUIRED)
@@ -48,7 +48,7 @@ find_path(MKBENCH_CUPTI_INCLUDE cupti.h
   HINTS ${CUDAToolkit_INCLUDE_DIRS} ${CUDAToolkit_LIBRARY_ROOT}/extras/CUPTI/include
         ${mkbench_wheels}/cu13/include ${mkbench_wheels}/cuda_cupti/include)
 
-# torch's CUDA headers include these, which a toolkit without its libraries lacks.
+# torch's CUDA headers include these headers; a toolkit that was installed without CUDA's libraries lacks them.
 foreach(header cublas_v2 cusolverDn cusparse)
   find_path(MKBENCH_${header}_INCLUDE ${header}.h NO_DEFAULT_PATH
     HINTS ${CUDAToolkit_INCLUDE_DIRS} ${mkbench_wheels}/cu13/include ${mkbench_wheels}/cublas/include

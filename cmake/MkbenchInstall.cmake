@@ -1,6 +1,6 @@
 # What `cmake --install` and the wheel hold. One folder, lib/mkbench (in a wheel the package itself), has the programs
-# side by side, the exported engines, and the data by their paths in the source tree: references/base/data_root.h finds
-# it there. Included last, because it names targets of all folders.
+# side by side, the exported engines, and the data under the paths of the source tree, where
+# references/base/data_root.h finds them. Included last, because it names targets of all folders.
 #
 # A file that mkbench reads at run time is added here, and found through data_root().
 set(MKBENCH_DATA
@@ -17,7 +17,7 @@ set(MKBENCH_DATA
   tests/plugins/naive_cpu.cpp
   tests/plugins/naive_cuda.cu)
 # Programs of scripts/ that mkbench starts, those that a user starts for a model (docs/real-weights.md), and what they
-# import: tests/scripts/test_install.py holds this list to the imports.
+# import: tests/scripts/test_install.py compares this list with the imports.
 set(MKBENCH_SCRIPTS
   capture_reference.py chart_files.py checkpoint_format.py compile_step.py doctor_python.py exit_codes.py fetch_model.py fleet.py
   fleet_cards.py
@@ -88,7 +88,7 @@ endif()
 add_custom_target(mkbench_package ALL DEPENDS mkbench ${mkbench_man_page})
 
 if(NOT MKBENCH_WHEEL)
-  # The program's link is resolved before it looks for its folder.
+  # The program resolves this link before it looks for the files beside it.
   install(CODE [[
     set(bin "$ENV{DESTDIR}${CMAKE_INSTALL_PREFIX}/bin")
     file(MAKE_DIRECTORY "${bin}")

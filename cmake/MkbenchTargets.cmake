@@ -31,9 +31,9 @@ if(MKBENCH_FUZZ)
   target_compile_options(mkbench_options INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-fsanitize=fuzzer-no-link>")
 endif()
 
-# Most host code computes little: -O1, and headers that are parsed once, by the target `owner`, compile it in less
-# than half of the time (GCC 12: 5.4 s became 2.1). Under sanitizers -O0: what they add takes long to optimise (a file of
-# tests: 26 s became 16).
+# Most host code computes little: with -O1, and with headers that the target `owner` precompiles, it compiles in less
+# than half of the time (GCC 12: 5.4 s became 2.1). Under sanitizers -O0, because the code that they add takes long to
+# optimise (a file of tests: 26 s became 16).
 function(mkbench_compile_quickly name owner)
   target_compile_options(${name} PRIVATE $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release>>:-O1>
     $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:RelWithDebInfo>>:-O0>)
@@ -60,7 +60,7 @@ function(mkbench_library name)
   list(FILTER ARG_SOURCES INCLUDE REGEX "\\.cu$")
   set_property(SOURCE ${ARG_SOURCES} PROPERTY SKIP_UNITY_BUILD_INCLUSION ON)
   target_link_libraries(${name} PUBLIC mkbench_options ${ARG_PUBLIC} PRIVATE ${ARG_PRIVATE})
-  # For every library: they share precompiled headers, and shared libraries of the tests link some of them.
+  # In all libraries, because they share precompiled headers, and shared libraries of the tests link some of them.
   set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
   if(NOT ARG_OPTIMIZED)
     mkbench_compile_quickly(${name} mkbench_base)
@@ -75,8 +75,8 @@ function(mkbench_engine name library host)
 endfunction()
 
 # mkbench_test(name LABEL host|gpu LIBS ... [SOURCES ...] [TIMEOUT s] [THREADS n] [SLOW] [WAITS]): one executable per file
-# <name>.cpp, beside the list that calls this. Exit code 77 of the executable means skipped. THREADS: how many cores the
-# test keeps busy, for `ctest -j`; a test of the GPU runs alone. SLOW: cases tagged [.][slow] become the test
+# <name>.cpp beside the calling CMakeLists.txt. Exit code 77 of the executable means skipped. THREADS: how many cores
+# the test keeps busy, for `ctest -j`; a test of the GPU runs alone. SLOW: cases tagged [.][slow] become the test
 # <name>_slow, which runs in .ci/long and when it is named. WAITS: the test waits by the wall clock for processes that
 # hang or are stopped; it gets the label `waits` in place of `light`, whose tests must not wait.
 function(mkbench_test name)
@@ -109,9 +109,9 @@ function(mkbench_test name)
 endfunction()
 
 # mkbench_python_test(name [TIMEOUT s] [LABEL host|gpu] [CLASSES] [SLOW CLASS ...] [ENVIRONMENT NAME=VALUE ...]):
-# <name>.py beside that list, a unittest file, run with the Python that has torch. CLASSES: each class but those named ...Test
-# becomes a test of its own, name.Class, so that the classes of a long file run beside each other. SLOW: classes that
-# run when they are asked for, and in .ci/long.
+# <name>.py, a unittest file beside the calling CMakeLists.txt, run with the Python that has torch. CLASSES: each class
+# whose name does not end in Test becomes a CTest test, name.Class, so that the classes of a long file run in parallel.
+# SLOW: classes that scripts/test.sh runs only with -L slow, as .ci/long does.
 function(mkbench_python_test name)
   cmake_parse_arguments(ARG "CLASSES" "TIMEOUT;LABEL" "ENVIRONMENT;SLOW" TIMEOUT 60 LABEL host ${ARGN})
   set(file ${CMAKE_CURRENT_LIST_DIR}/${name}.py)
@@ -155,7 +155,7 @@ function(mkbench_needs_device_code target result)
     foreach(property LINK_LIBRARIES INTERFACE_LINK_LIBRARIES)
       get_target_property(libraries ${next} ${property})
       if(libraries)
-        # Private libraries of a static one are listed as $<LINK_ONLY:...>.
+        # A static library lists its private libraries as $<LINK_ONLY:...>.
         list(TRANSFORM libraries REPLACE "^\\$<LINK_ONLY:(.*)>$" "\\1")
         list(APPEND open ${libraries})
       endif()

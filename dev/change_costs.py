@@ -1,7 +1,7 @@
 """What a change costs: each patch of tests/change_costs/ is an example of one kind of change.
 
-Without arguments: every patch applies to this tree, and touches as many files of the product as the table in
-CONTRIBUTING says. --build FOLDER: applies all of them to a copy of the tree in FOLDER and builds that, so that
+Without arguments: checks that every patch applies to this tree, and touches as many files of the product as the table
+in CONTRIBUTING says. --build FOLDER: applies all of them to a copy of the tree in FOLDER and builds that, so that
 the examples are known to work. Exit 1 on any finding.
 """
 
@@ -19,12 +19,12 @@ from tracked_files import ROOT, tracked_files
 EXAMPLES = ROOT / "tests" / "change_costs"
 # | an engine | 3 | its file, ... | `engine` |
 ROW = re.compile(r"^\| [^|]+ \| (\d+)[^|]* \| [^|]+ \| `(\w+)` \|$", re.MULTILINE)
-# Not counted: tests, and what is generated.
+# Not counted: tests, and files that programs write.
 NOT_PRODUCT = ("tests/", "reports/")
 
 
 def table(text: str) -> dict[str, int]:
-    """Files by example, as the table "What a change costs" says."""
+    """Example -> the number of files that it touches, from the table "What a change costs"."""
     return {name: int(count) for count, name in ROW.findall(text.split("## What a change costs", 1)[-1].split("\n## ", 1)[0])}
 
 
@@ -65,7 +65,7 @@ def build(folder: pathlib.Path) -> int:
     subprocess.run(["scripts/setup.sh", "mkbench"], cwd=tree, check=True)
     mkbench = tree / "build" / os.environ.get("MKBENCH_PRESET", "release") / "harness" / "mkbench"
     subprocess.run([mkbench, "about", "--short"], check=True)
-    # One block: the verdict of the example is given, which exits 5.
+    # A run of one block gets the verdict that one of the examples adds (ONE_SAMPLE), whose exit code is 5.
     run = subprocess.run([mkbench, "run", "--device", "cpu", "--model", "tiny", "--engine", "fp32-head", "--blocks", "1", "-n", "8",
                           "--repeats", "1", "--no-plot", "--out", folder / "report"])
     if run.returncode != 5:

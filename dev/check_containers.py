@@ -28,7 +28,7 @@ PLANTED = [
     (r'SHELL \["/bin/bash", "-o", "pipefail", "-c"\]', "", "DL4006"),
     (r"    && rm -rf /var/lib/apt/lists/\* /tmp/debian.txt\n", r"    && true\n", "DL3009"),
 ]
-# The keys of devcontainer.json that this project uses, and their types; those of REQUIRED must be there.
+# The keys of devcontainer.json that this project uses, and their types; REQUIRED ones must be there.
 REQUIRED = {"name": str, "build": dict, "workspaceMount": str, "workspaceFolder": str, "mounts": list,
             "remoteUser": str}
 OPTIONAL = {"hostRequirements": dict, "postCreateCommand": str}
@@ -41,7 +41,7 @@ def hadolint(tools: pathlib.Path, path: pathlib.Path) -> tuple[int, str]:
 
 
 def missed(tools: pathlib.Path, text: str) -> list[str]:
-    """The planted faults that hadolint does not refuse by their rule."""
+    """The planted faults that hadolint does not report under their rule."""
     found = []
     with tempfile.TemporaryDirectory() as holder:
         path = pathlib.Path(holder) / "Dockerfile"

@@ -7,7 +7,7 @@ The first form recomputes every line from the files of that folder (dev/evidence
 exits 1 if any fails. Two of the lines say whether the source hashes fit this tree.
 
 The second form compares each evidence.json with its own claims. For each source hash, `speed` and `judgement`,
-it has a state: `fresh` (measured on exactly this code: the hash fits) or `stale`, with the reason. Evidence that
+the file has a state: `fresh` (measured on exactly this code: the hash fits) or `stale`, with the reason. Evidence that
 claims to be fresh while its hash does not fit is a failure: measure again, or set stale and say why. Among the
 lines that rest on fresh hashes alone, those that fail must be the ones listed under `unmet`, with a reason.
 Prints one line a finding; exit 1 if there is any.

@@ -1,10 +1,10 @@
 """Checks who includes whom: references <- kernels, references <- baselines, all three <- harness <- tests.
 
-kernels never sees torch or the harness, baselines never sees kernels, torch headers stay in baselines'
-.cpp files, fmt stays out of them (torch ships its own), and includes of the project are written from the
+kernels never includes torch or the harness, baselines never includes kernels, torch headers stay in baselines'
+.cpp files, which never include fmt (torch ships its own), and includes of the project are written from the
 root. Inside the harness each room names the rooms and top-level folders that it may include, and files of
-references/base include nothing but that folder. A unit bears the name of its header. Prints one line a violation; exit 1
-if there is any.
+references/base include nothing but that folder. A unit bears the name of its header. Prints one line a violation;
+exit 1 if there is any.
 """
 
 import pathlib
@@ -54,7 +54,7 @@ FMT = re.compile(r"^fmt/")
 TORCH_EXAMPLES = "tests/engines/"
 # Sources of `mkbench new-engine`: they are compiled in a user's folder, beside a copy of this header and no other.
 TEMPLATES, TEMPLATE_HEADER = "scripts/templates/", "engine_abi.h"
-# Folders in which a unit bears the name of its header. Without a header of their own: programs, commands (declared in
+# Folders in which a unit bears the name of its header. HEADERLESS units have none: programs, commands (declared in
 # commands.h), makers of engines (engine_maker.h), benchmarks, rows of shapes, libraries that others load.
 NAMED_BY_HEADER = {"references", "kernels", "baselines", "harness"}
 HEADERLESS = re.compile(r"(^|[/_])main\.cpp$|/(engine|library|python_recorder)\.cpp$|/(commands|micro|rows)/")
@@ -114,7 +114,7 @@ def check_file(path: str, text: str) -> list[str]:
 
 
 def check_names(paths: list[str]) -> list[str]:
-    """Units of code whose name does not begin with that of a header beside them, each as a line."""
+    """Units whose name does not begin with the name of a header in the same folder, each as a line."""
     headers = {path.rsplit(".", 1)[0] for path in paths if path.endswith((".h", ".cuh"))}
     units = [path for path in paths if path.endswith((".cpp", ".cu")) and path.split("/")[0] in NAMED_BY_HEADER]
     return [f"{path}: no header beside it has its name, or the beginning of it up to a _" for path in units

@@ -1,7 +1,7 @@
 """Checks the output of a run of mkbench, or collects the evidence of a GPU check.
 
   check_report.py cpu FOLDER    the main command without a GPU: FOLDER is mkbench's output folder
-  check_report.py collect OUT   dev/gpu_check.sh's folder: writes OUT/evidence, the reports of its runs
+  check_report.py collect OUT   OUT is dev/gpu_check.sh's folder: writes OUT/evidence, the reports of its runs
                                 and the files beside them; dev/check_evidence.py then judges them
 
 `cpu` prints one line for each thing that must hold, with what was found; exit 1 unless all of them hold.
@@ -51,7 +51,7 @@ def check_cpu(folder: pathlib.Path) -> Lines:
 
 
 def collect(out: pathlib.Path) -> None:
-    """Writes OUT/evidence: the files for reports/evidence/<gpu>/, with every line and whether it holds."""
+    """Writes OUT/evidence: the files for reports/evidence/<gpu>/; evidence.json has every line and whether it holds."""
     folder = out / "evidence"
     folder.mkdir(exist_ok=True)
     for name, source in COPIED.items():

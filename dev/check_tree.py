@@ -11,7 +11,7 @@ import scripts_path  # noqa: F401
 from check_includes import MAY_INCLUDE, ROOMS
 from tracked_files import ROOT, check_files, show
 
-# Character classes keep this file from finding itself.
+# Character classes such as [k] keep these patterns from matching their own lines.
 MACHINE_PATH = re.compile(r"(?<![\w.$}{-])/(?:wor[k]|roo[t]|hom[e]|User[s]|mn[t])/[\w.-]+")
 URL = re.compile(r"https?://(?:[^@/\s]*@)?([A-Za-z0-9.-]+)")
 INDEX_OPTION = re.compile(r"--(?:extra-)?index-ur[l]|--trusted-hos[t]|PIP_INDEX_UR[L]")
@@ -20,17 +20,17 @@ PUBLIC_HOSTS = (
     "huggingface.co", "json-schema.org", "matplotlib.org", "nvidia.com", "perfetto.dev", "purl.org", "pypi.org",
     "pytorch.org", "w3.org",
 )
-# Names of Catch2 differ between its versions; tests/support/catch2.h has those for both.
+# Catch2 v2 and v3 use different names; tests/support/catch2.h hides the difference.
 CATCH2 = re.compile(r"\bCatc[h]::")
 CATCH2_FILES = ("tests/support/catch2.h", "tests/support/main.cpp")
-# tests/ has the folder of each unit's room, and these of what tests share.
+# Allowed folders of tests/: one for each room, and these for what several tests share.
 TEST_FOLDERS = {*MAY_INCLUDE, *ROOMS, "scripts", "dev",
                 "change_costs", "fleet", "fuzz", "mutants", "new_engine", "plugins", "support"} - {"harness", "tests"}
 # A link of Markdown to a file of this tree, or to a heading of a page.
 LINK = re.compile(r"\]\((?![a-z]+:)([^)#\s]*)(?:#([^)\s]+))?\)")
 CODE_SUFFIXES = {".c", ".h", ".cpp", ".cu", ".cuh", ".py", ".sh", ".cmake"}
 MAX_LINES = 450
-# MAX_LINES is 400 and some room; LONGER lists files that may be longer, each with its own limit.
+# MAX_LINES leaves some room above the 400 lines that are wanted; LONGER gives single files a limit of their own.
 LONGER: dict[str, int] = {}
 
 

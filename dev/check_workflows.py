@@ -1,6 +1,6 @@
-"""Lints .github/workflows, and the workflows that `mkbench new-engine` gives away: check-jsonschema with the GitHub
-schema that it carries, then zizmor, offline. What a job runs must be scripts that run anywhere (COMMANDS), so that a
-workflow does nothing that was not tried.
+"""Lints .github/workflows, and the workflows that `mkbench new-engine` writes: with check-jsonschema and the GitHub
+schema that it ships, then with zizmor, offline. A job may run only the scripts of COMMANDS, which run anywhere, so that
+all that a workflow does can be tried outside GitHub.
 
 The wheels of requirements/workflows.txt are installed once into a folder of their own, so that building mkbench
 does not fetch them. Each linter must also find a fault that is planted for it. Exit 1 on any finding.

@@ -158,8 +158,8 @@ def legitimate(precision):
     if precision == "fp32-accumulate":
         base = FP32_ACCUMULATE
         named = {"K and V alone": base}
-        # The operands of the next product, which matrix units take in bf16. Rounded scores or logits, or sums in
-        # bf16, are not of this class.
+        # Each of these places holds an operand of the next product, which matrix units take in bf16. A decoder
+        # that rounds scores or logits, or adds in bf16, is not of this class.
         for place, value in {"attention": True, "mlp": "once", "rope": "once", "probs": "before"}.items():
             named[f"{place} rounded"] = dataclasses.replace(base, **{place: value})
         orders = 8

@@ -15,7 +15,7 @@ import scripts_path  # noqa: F401
 import report_file
 from evidence_logs import BOTH, Lines, check_gpu_tests, check_log, check_sanitizer
 
-# Least share of the read bandwidth measured in the same run, full size, TOKENS tokens from each depth.
+# Least share of the read bandwidth that the same run measured: full-size model, TOKENS tokens from each depth.
 CARDS = ("H200", "H100")
 SHARE_BARS = {
     # depth: (H200, H100)
@@ -39,7 +39,7 @@ ENGINES = ("eager", "ring", "plain")
 KERNELS = ("ring", "plain")
 # Depths at which ring is compared with eager and plain; at the other depths ring runs alone.
 COMPARED_DEPTHS = (0, 512, 4032)
-# Microseconds a token of the plain megakernel: well under the best public kernel for this model (970 at
+# Depth -> largest time of plain in microseconds a token: well below the best public kernel for this model (970 at
 # depth 0 and 4,109 at 1,900 on an H200).
 PLAIN_BARS_US = {0: 900.0, 4032: 1400.0}
 # Largest logit error of ring over plain's: the fixed-point sums of ring may cost this much.
@@ -47,7 +47,7 @@ MAX_R_RMS_RATIO = 1.10
 MAX_FIRST_TOKEN_US = 30.0
 PROMPTS = (512, 2048)
 MAX_PREFILL_RATIO = 1.5
-# Checks that only the gate alone (`mkbench parity`) takes time for: bit-identical repeats, sequences apart, every
+# Checks that take long, so that only `mkbench parity` runs them: bit-identical repeats, isolation of sequences, every
 # cache length.
 WHOLE_PARITY_CHECKS = ("repeats", "isolation", "sweep")
 # Least count of decided strict steps of the full-size checkpoint that was trained on the machine itself.
@@ -58,7 +58,7 @@ MEMORISED_STEPS = 1500
 STRANGERS = {"eager": None, "graph": 3 * 16, "ring": 1, "plain": 1, "naive-cuda@naive_cuda.so": None,
              "hf@hf_decoder.py": None, "triton@triton_decoder.py": 3 * 16, "extension@extension_decoder.py": None}
 MANY_LAUNCHES = 100
-MAX_CROSSING_US = 100.0  # for a call to an engine in Python
+MAX_CROSSING_US = 100.0  # what an empty call to an engine in Python may cost
 TABLE_DEPTHS = (0, 128, 512, 4096, 16384)
 BLOCK_TOKENS = (1, 8, 64, 128)
 LEAST_PROCESSES = 5  # per engine, behind each figure of the README
@@ -114,7 +114,7 @@ def check_receipts(lines: Lines, case: dict, name: str) -> None:
 
 
 def check_ring_alone(lines: Lines, case: dict) -> None:
-    """The first token of a launch by the device's timer, which starts after the launch itself, and the ablations."""
+    """Checks the time of the first token (the device's timer starts after the launch itself), and the ablations."""
     ring = engine_of(case, "ring")
     first, steady = ring.get("first_token_ms"), ring.get("itl_p50_ms")
     lines.add(f"{case['name']}: first token of ring within {MAX_FIRST_TOKEN_US:.0f} us of the steady one",
@@ -222,7 +222,7 @@ def check_memorised(lines: Lines, report: dict) -> None:
 
 
 def check_strangers(lines: Lines, report: dict) -> None:
-    """Ours, a CUDA library and Hugging Face transformers in Python, judged and timed in one run."""
+    """Checks that the engines of STRANGERS, ours and others, were judged and timed in one run."""
     case, = cases_of(report, "synthetic")
     for name, most in STRANGERS.items():
         check_parity(lines, case, name)
@@ -308,7 +308,7 @@ def check_audit(lines: Lines, audit: dict) -> None:
 
 # ---- all of them ----
 
-# Name of a run of dev/gpu_check.sh, whose report is <run>-report.json -> its check, beside exit code 0.
+# Run of dev/gpu_check.sh -> the check of its report (<run>-report.json), which must also have exit code 0.
 REPORTS = {"full": check_full, "deep": lambda lines, report: None, "tiny": check_tiny, "parity": check_whole_parity,
            "memorised": check_memorised, "strangers": check_strangers, "table": check_table_runs,
            "blocks": check_blocks, "telemetry": check_telemetry, "energy": check_energy}

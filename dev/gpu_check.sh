@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Everything that needs a GPU, on the GPU machine: dev/gpu_check.sh OUT [PART ...]
-#   bench   parity, the bench of ring at all depths, of plain and eager at some, and the sanitizers
-#   tests   all tests with a GPU, and those without that are light
-#   cases   the tiny checkpoints, and planted faults by the command line
-#   gate    the gate alone: every cache length, the fault corpus, a full-size checkpoint trained here; tune
-#   timing  the clock itself: its calibration, the README's table, short and long blocks, what verify says of both,
-#           what telemetry costs, energy, and whether all bytes are read
-#   profile ncu around one launch of ring, of plain and of a library that launches many kernels (docs/profiling.md);
-#           counters are forbidden on many machines, which the step then says; the timelines of all three
+#   bench   parity and times: ring at all depths, plain and eager at some, engines from elsewhere; memcheck, synccheck
+#   tests   all tests that need a GPU, and the light tests that need none
+#   cases   the tiny checkpoints, faults planted in the kernels, faults of timing (selftest --timing)
+#   gate    `mkbench parity` at every cache length, the fault corpus, a full-size checkpoint trained here; tune
+#   timing  the clock's calibration, the README's table, blocks of 1 to 128 tokens, the cost of telemetry, energy,
+#           `mkbench verify` of these runs, and whether all bytes are read (`mkbench audit`)
+#   profile ncu around one launch of ring, of plain and of a library that launches many kernels (docs/profiling.md),
+#           or why ncu cannot run, since many machines forbid its counters; then the timelines of all three
 #   soak    ring and plain under delays and counters near 2^32, GPU_CHECK_SOAK_MINUTES (10) for each, on a cut and on
 #           full-size weights; planted faults that only a soak sees; racecheck and initcheck
 # The script builds first, for this machine's cards. Without a PART it runs all parts but profile and soak, which the
@@ -38,8 +38,8 @@ begun=$SECONDS
 budget_s="${GPU_CHECK_BUDGET_S:-4800}"
 . "$root/scripts/logged_steps.sh"
 
-# begin PART FILE ...: removes the files that the part makes, and starts its log with a line about the card. False
-# where the part was not asked for.
+# begin PART FILE ...: removes the files that the part makes, and starts its log with a line about the card. Returns
+# 1 if the part was not asked for.
 begin() {
   local part="$1"
   shift

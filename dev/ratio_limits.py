@@ -6,8 +6,8 @@
     ratio_limits.py add REPORT.json ...   adds the engines of other reports (other cards, other frameworks)
     ratio_limits.py tables                writes README.md and limits.json there from measured.json
 
-A limit is the largest over the models of: 1.25 times the largest ratio of a legitimate decoder, and the 99.9 % point of
-their distribution (upper_point()). harness/judge/ratios.cpp holds the limits; a test holds it to what `tables` says.
+Each model gives the larger of 1.25 times the largest ratio of its legitimate decoders and the 99.9 % point of their
+distribution (upper_point()); the largest over the models is the limit. A test holds harness/judge/ratios.cpp to it.
 `measure` takes a minute for a tiny checkpoint and an hour for the full size, on two cores.
 """
 
@@ -184,7 +184,7 @@ def of_report(path):
 
 
 def limit_of(rows, ratio):
-    """(limit, largest ratio, 99.9 % point, model) of the model that gives a ratio its largest limit."""
+    """(limit, largest ratio, 99.9 % point, model), from the model with the largest limit for this ratio."""
     key, found = f"r_{ratio}", []
     for model in MODELS:
         values = sorted(r[key] for r in rows if r["model"] == model and r.get(key))

@@ -1,4 +1,4 @@
-"""Lets the programs of this folder import the modules of scripts/. Imported before those."""
+"""Lets the programs of this folder import modules of scripts/; import this module before them."""
 
 import pathlib
 import sys

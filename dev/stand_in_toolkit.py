@@ -22,7 +22,7 @@ from pinned_wheels import installed
 
 VERSION = (12, 8, 93)
 PTX_VERSION = "8.7"
-# Set-up and CMake ask for the version in words; everything else goes to the compiler.
+# Set-up and CMake read the version from what --version prints; every other call goes to the compiler.
 NVCC = """#!/bin/sh
 case " $* " in
   *" --version "*)

@@ -9,8 +9,8 @@ count; --layers 0 runs the whole model. Every step takes the closed form's id as
 of a greedy run. The smallest margin (top logit minus the next) is of fp32. D is the largest pairwise error of
 bf16 with an fp32 head against fp32, over the top 32 ids. Exit status 1 where an id differs or D exceeds 0.5.
 
-The weights are made in bf16 on the host, 2 bytes a parameter. The run in fp32 takes 4 more bytes a parameter on a
-card, and 4 in the place of the 2 on a CPU. TF32 is off.
+The weights are made in bf16 on the host, 2 bytes a parameter. The run in fp32 takes 4 bytes a parameter: beside
+them on a card, in their place on a CPU. TF32 is off.
 """
 
 import argparse
@@ -43,7 +43,7 @@ def prepare(lagset, shape):
 
 
 def logits_of(hf, config, state, dtype, device, prompts, paths):
-    """[(own logits, logits through an fp32 head)] of each prompt, on the host; the model is gone afterwards."""
+    """[(own logits, logits through an fp32 head)] of each prompt, on the host; the model is freed afterwards."""
     runs = hf.teacher_forced(hf.Decoder(hf.build(config, state, dtype, device)), prompts, paths)
     return [tuple(logits.cpu() for logits in run) for run in runs]
 
@@ -90,7 +90,7 @@ def good(entry):
 
 
 def render(path):
-    """README.md beside the file of entries."""
+    """Writes README.md beside the file of entries."""
     rows = [[e["shape"], e["layers"], e["lagset"], e["device"],
              " ".join(f"{layer}:{lag}" for layer, lag in e["planted"].items()) or "none", f"{e['fp32_equal']} of {e['steps']}",
              f"{e['bf16_equal']} of {e['steps']}", e["distinct"], f"{e['margin']:.2f}", f"{e['pairwise_error']:.3f}"]

@@ -34,7 +34,7 @@ def no_login() -> str:
 
 
 def runs(path: str) -> bool:
-    """Whether it is a browser: Ubuntu's chromium-browser may be a script that only asks for a snap."""
+    """Whether `path` is a browser: Ubuntu's chromium-browser may be a script that only asks for a snap."""
     try:
         done = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=60)
     except (OSError, subprocess.TimeoutExpired):
@@ -75,8 +75,8 @@ def install(packages: list[str]) -> str:
 
 
 def install_login() -> str:
-    """Debian's package starts a server, at once and at every boot. Where systemd would open a port, this installs it
-    only in CI, on a machine that exists for one run."""
+    """With systemd, Debian's package starts a server at once and at every boot, which opens a port. So it is installed
+    there only in CI, on a machine that exists for one run."""
     if pathlib.Path("/run/systemd/system").exists() and not os.environ.get("CI"):
         return "this machine has systemd, and the package would start a server: install it yourself, or set CI"
     return install([LOGIN[name] for name in lacking(LOGIN)])

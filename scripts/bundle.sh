@@ -102,7 +102,7 @@ fail() {  # WHAT WHAT-TO-DO
   die "$1 (its message is above); $file was not written" "$2"
 }
 
-# A clone of one commit, which reports made from the archive then name, with the uncommitted changes.
+# Clones one commit, so that reports made from the archive name it, and adds the uncommitted changes.
 pack_sources() {
   # The clone may belong to another user (containers, mounted folders); git's server takes safe.directory from a file.
   printf '[safe]\n\tdirectory = *\n' > "$work/gitconfig"
@@ -111,7 +111,7 @@ pack_sources() {
   [ "$changes" = 0 ] || "${git[@]}" diff --binary HEAD | git -C "$work/mkbench" apply --index --whitespace=nowarn
 }
 
-# Resolved as for a system without any package, from this machine's sources, with package lists in a folder of our own.
+# apt resolves as for a system without any package, from this machine's sources; its lists go to a folder of ours.
 fetch_debian_packages() {
   local options
   mkdir -p "$work/apt/lists/partial" "$offline/debian/partial"
@@ -126,7 +126,7 @@ fetch_debian_packages() {
   write_index > "$offline/debian/Packages"
 }
 
-# The index that makes a folder of packages a source of apt: their control files, with name, size and hash.
+# Prints the index that apt needs to use the folder as a source: each package's control file, with name, size and hash.
 write_index() {
   local package
   for package in "$offline"/debian/*.deb; do

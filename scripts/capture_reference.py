@@ -177,7 +177,7 @@ def check_prompts(prompts, config):
 
 def capture(model, prompts, device, batch=1):
     """(model entry, prompts with steps, summary). `batch`: how many prompts of one length are decoded side by
-    side, where one after the other would take too long."""
+    side, which is faster than one after the other."""
     hf.use_device(device)
     entry, config, state = load(model)
     check_prompts(prompts, config)
@@ -251,7 +251,7 @@ def check_writable(path):
 
 
 def previous(path, reason):
-    """What --replace records about the old file; None when there is none."""
+    """What --replace records about the old file; None if there is no old file."""
     if not path.exists():
         return None
     if not reason:

@@ -62,7 +62,7 @@ def plain(node):
 
 def write(program: str, specs: dict, out: pathlib.Path, later: str) -> int:
     """Writes DIR/NAME.svg and .png for each name of specs and prints the paths. Equal reports give equal bytes. Returns
-    the exit status: 1 without vl-convert, where one line says so and names the command that draws them `later`."""
+    the exit status: 1 without vl-convert, where one line says so and names `later`, the command that draws them."""
     try:
         import vl_convert
     except ImportError as error:

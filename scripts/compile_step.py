@@ -5,7 +5,7 @@ usage: compile_step.py --out FILE.pt2 --device cpu|cuda --layers N --hidden N ..
 
 The package holds code for a model's shape and a device, and no weights: every tensor is an input, so one package is
 enough for all checkpoints of the shape, and the number of KV rows is free. --out appears whole or not at all; of
-several processes that make the same one, all but the first wait for it. Where something is missing, the exit code is 3
+several processes that make the same FILE, all but the first wait for it. Where something is missing, the exit code is 3
 and the last line of stderr says what; a compilation that failed has another exit code.
 """
 
@@ -112,7 +112,7 @@ def step_module(torch, options):
         return weight * rounded(scaled.to(x.dtype))
 
     def product(x, matrix):
-        """[in] -> [out]. A product of shape [1, out] would be added to the residual before it is rounded."""
+        """[in] -> [out]. With shape [1, out] the product would be added to the residual before its rounding to bf16."""
         return nn.linear(x.unsqueeze(0), matrix).view(-1)
 
     def attention(x, layer, position, rows, view):

@@ -27,7 +27,7 @@ def one_line(error: BaseException) -> str:
 
 
 def check_matmul(torch, device: str) -> dict:
-    """A bf16 product of small integers, exact in every order of its sums: |sum| <= 256 has a bf16 of its own."""
+    """A bf16 product of small integers, exact in every order of its sums: bf16 holds every integer up to 256."""
     m, n, k = 512, 768, 256
     rows, columns, depth = (torch.arange(size) for size in (m, n, k))
     a = (rows[:, None] * 7 + depth[None, :] * 3) % 3 - 1

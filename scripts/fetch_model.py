@@ -114,7 +114,7 @@ def wanted_files(info, name):
 
 
 def blob_name(file):
-    """The cache names a file by its hash."""
+    """The file's name in the cache: its hash."""
     return file.lfs.sha256 if file.lfs else file.blob_id
 
 

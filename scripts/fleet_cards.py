@@ -32,9 +32,9 @@ class Card:
     clock_mhz: float | None = None
     throttle: str = ""
     dropped: int = 0
-    reads: float | None = None  # its ceiling's rate over its kind's median, median over the cases
+    reads: float | None = None  # its ceiling rate over the median of its kind; median over the cases
     shares: dict = dataclasses.field(default_factory=dict)  # engine -> its share of this card's ceiling, median
-    over: dict = dataclasses.field(default_factory=dict)  # engine -> share, or rate without a ceiling, over its kind's
+    over: dict = dataclasses.field(default_factory=dict)  # engine -> share (else rate) over the median of its kind
 
     @property
     def name(self) -> str:
@@ -68,7 +68,7 @@ def outliers(values: dict) -> dict:
 
 
 def relative(rows: list, value: str, keys: tuple) -> dict:
-    """card -> the median over all cases of its value over the median of its kind in that case."""
+    """card -> its value over the median of its kind in the same case; of these ratios the median over all cases."""
     by_case = collections.defaultdict(lambda: collections.defaultdict(list))
     for row in rows:
         if row[value]:

@@ -57,7 +57,7 @@ def read(path: pathlib.Path, default=None):
 
 
 def sha256(path: pathlib.Path) -> str:
-    """Empty where there is no such file."""
+    """The file's hash; empty if there is no such file."""
     try:
         with open(path, "rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -78,7 +78,7 @@ class Claim:
 
 
 class Folder:
-    """A fleet that is there already; make() makes one."""
+    """The folder of an existing fleet; make() makes a new one."""
 
     def __init__(self, path: pathlib.Path):
         self.path = path
@@ -154,7 +154,7 @@ class Folder:
         return None
 
     def note_try(self, claim: Claim, **facts) -> None:
-        """Adds facts to the try of a claim in status.json. The claimant alone writes it."""
+        """Adds facts to the try of a claim in status.json, which only the claimant writes."""
         status = self.status(claim.cell.id)
         rows = [row for row in status["tries"] if row["n"] == claim.number]
         if not rows:
@@ -164,7 +164,7 @@ class Folder:
         put(self.cell_folder(claim.cell.id) / "status.json", status)
 
     def beat(self, claim: Claim) -> bool:
-        """False where the claim is not this worker's any more."""
+        """Touches the claim's marker; False if the claim is no longer this worker's."""
         try:
             os.utime(self.queue("running") / claim.marker)
         except FileNotFoundError:
@@ -208,8 +208,8 @@ class Folder:
         return path.stat().st_mtime
 
     def settle(self, workers=None) -> list:
-        """Takes back the claims of dead workers and returns their cells: those that have not been touched for
-        stale_s, and all of `workers`, whose jobs are known to be over."""
+        """Takes back the claims of dead workers and returns their cells. A worker is dead if its marker was not touched
+        for stale_s, or if it is one of `workers`, whose jobs are known to be over."""
         lost, time_now = [], self.server_time()
         for name in self.names("running"):
             cell_id, card, worker = name.split("@")

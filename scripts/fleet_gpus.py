@@ -24,7 +24,7 @@ def host() -> str:
 
 
 def stand_in(number: str) -> Card:
-    """The CPU under the name of a card, to try a fleet without GPUs: no measurement of one."""
+    """The CPU in place of a card, to try a fleet without GPUs; its times say nothing about a card."""
     return Card(f"stand-in-{host()}-{number}", "stand-in (CPU)", True)
 
 

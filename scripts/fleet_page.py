@@ -17,9 +17,9 @@ import report_page
 import whole_file
 
 NAME = "fleet.html"
-CARDS_BESIDE = 12  # more cards take the whole width of the page for a chart
-CARDS_LABELLED = 32  # more leave out some names below a chart
-CASES_SHOWN = 12  # with a chart for each engine
+CARDS_BESIDE = 12  # with more cards each chart takes the page's whole width
+CARDS_LABELLED = 32  # with more cards some names below a chart are left out
+CASES_SHOWN = 12  # cases that get charts
 FIELDS_SHOWN = 20000  # of the matrix; the store has all
 ROWS_SHOWN = 1000  # of tries that did not end as done
 CARDS_DRAWN = 64  # in the chart of what ran when

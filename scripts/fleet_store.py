@@ -157,7 +157,7 @@ class Merge:
         number, report = self.next, rows["report"]
         self.next += 1
         stand_in = facts.get("stand_in", not report["uuid"])
-        # The card on which the report's run was, which may differ from its job's.
+        # The card that the report's run used; the job's card may be another one.
         card = ("" if stand_in else report["uuid"]) or facts.get("card") or row["card"] or "cpu"
         kind = f"stand-in: {report['cpu']}" if stand_in else report["gpu"]
         insert(self.base, "reports", [report | errors_of(facts) | {
@@ -225,7 +225,7 @@ def write_parquet(base: sqlite3.Connection, folder: pathlib.Path) -> None:
                 for row in base.execute(f"SELECT {', '.join(columns)} FROM {table}"):
                     file.write(json.dumps(dict(row)) + "\n")
             rows = f"read_json('{lines}', format = 'newline_delimited', columns = {{{types}}})"
-            # No statement of duckdb takes a file's name as a parameter: a quote is doubled.
+            # No statement of duckdb takes a file's name as a parameter, so quotes in the name are doubled.
             rows = rows.replace(f"'{lines}'", "'" + lines.replace("'", "''") + "'")
             target = made.replace("'", "''")
             duckdb.connect().execute(f"COPY (SELECT * FROM {rows}) TO '{target}' (FORMAT parquet)")

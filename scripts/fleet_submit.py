@@ -83,7 +83,7 @@ class Slurm:
         given = {"cpus_per_task": wanted.cpus, "mem": wanted.memory_gb and f"{wanted.memory_gb}GB",
                  "partition": wanted.partition, "account": wanted.account, "srun_args": list(wanted.srun)}
         self.executor.update_parameters(**parameters, **{name: one for name, one in given.items() if one})
-        # Jobs get the environment of this process without these variables, which name this machine's cards.
+        # Jobs inherit this environment, without these variables: they are about this machine's cards or an outer job.
         for name in ("CUDA_VISIBLE_DEVICES", *(n for n in os.environ if n.startswith("SLURM_") and n != "SLURM_CONF")):
             os.environ.pop(name, None)
 

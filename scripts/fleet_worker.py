@@ -55,7 +55,7 @@ def version_of(program: str) -> str:
 
 
 def die_with_parent() -> None:
-    """In the child: a worker that is killed takes mkbench off the card."""
+    """In the child: SIGTERM if the worker dies, so that the card is free."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 

@@ -21,7 +21,7 @@ budget_s="${GPU_GATE_BUDGET_S:-3000}"
 export MKBENCH_DEVICE=cuda
 . "$root/scripts/logged_steps.sh"
 
-# The summary of a workflow's run, where there is one.
+# Adds the results to the summary page of a GitHub workflow's run; outside a workflow it does nothing.
 summarise() {
   local report
   [ -n "${GITHUB_STEP_SUMMARY:-}" ] || return 0

@@ -33,7 +33,7 @@ def open_database(path: pathlib.Path) -> sqlite3.Connection:
 
 
 def add(base: sqlite3.Connection, lines: list, name: str) -> None:
-    """Adds a run once."""
+    """Adds a run, unless its report is in the history already."""
     run, rows = lines[0], lines[1:]
     run["added"] = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     with base:

@@ -188,7 +188,7 @@ def load_engines(path: str):
 
 
 class Held:
-    """An engine, the length of a row of its logits, and its decodes so far."""
+    """An engine, and the length of a row of its logits."""
 
     def __init__(self, engine, vocab: int):
         self.engine, self.vocab = engine, vocab
@@ -205,7 +205,7 @@ class Server:
         self.wire, self.arena, self.ranges = wire, arena, ranges
         self.modules, self.files, self.held = {}, set(), {}
         self.numbers, self.running = 0, None
-        self.launches = -1  # of the running engine, before its call
+        self.launches = -1  # launches that the running engine had made before this call
 
     def answer(self, call: dict) -> dict:
         try:
@@ -235,7 +235,7 @@ class Server:
         return self.modules[path]
 
     def optional(self, name: str):
-        """The functions of that name that the engines' files define."""
+        """The functions called `name` in the engines' files that define one."""
         return [getattr(module, name) for module in self.modules.values() if hasattr(module, name)]
 
     def engine(self, call: dict) -> Held:
@@ -288,7 +288,7 @@ class Server:
         return self.wire.answer("prefilled", state=held.state(), interval={"begin": begin, "end": end})
 
     def decode(self, engine, call: dict, forced, logits) -> list:
-        """One decode, or one for each token where the label asks for that."""
+        """One decode() for all tokens, or one for each token if the label asks for ranges of tokens."""
         label = call["label"]
         if not (label and label["tokens"]):
             return engine.decode(call["n"], forced, logits)

@@ -38,7 +38,7 @@ def folder_name(hub_id):
 
 
 def caches():
-    """The folders in which the hub's client may have put its cache, the one that it uses first."""
+    """The folders in which the hub's client may have put its cache; the one that it uses comes first."""
     places = [
         ("HF_HUB_CACHE", ""),
         ("HUGGINGFACE_HUB_CACHE", ""),

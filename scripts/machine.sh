@@ -128,8 +128,8 @@ find_machine_python() {
   machine_python="$("$machine_python" -c 'import sys; print(sys.executable)')"
 }
 
-# toolkit, toolkit_version: the machine's CUDA toolkit, if one is of the lane. Returns 1 where none is; then
-# toolkit_reason says why.
+# toolkit, toolkit_version: the machine's CUDA toolkit that fits the lane. Returns 1 if none does; then toolkit_reason
+# says why.
 find_toolkit() {
   toolkit="" toolkit_version="" toolkit_reason=""
   if [ "${MKBENCH_USE_PYPI_CUDA:-0}" != 0 ]; then
@@ -202,7 +202,7 @@ choose_architectures() {
   done <<< "$gpus"
 }
 
-# driver_runs LANE OLDEST_DRIVER: the rule of harness/device/cuda_lanes.cpp.
+# driver_runs LANE OLDEST_DRIVER: runs_lane() of harness/device/cuda_lanes.cpp in shell.
 driver_runs() {
   if [ -n "$driver_cuda" ]; then at_least "$driver_cuda" "$1"; else [ "${driver%%.*}" -ge "$2" ]; fi
 }

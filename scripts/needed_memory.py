@@ -1,4 +1,4 @@
-"""The memory that an engine in Python will take, told without loading its file, which could take minutes."""
+"""The memory that an engine in Python will take, estimated without loading its file, which could take minutes."""
 
 import ast
 import pathlib
@@ -9,7 +9,7 @@ LIBRARY_BYTES = {"torch": 330_000_000, "transformers": 150_000_000}
 
 
 def library_bytes(path: str) -> int:
-    """What the libraries take that an engine's file names in its imports."""
+    """The memory of the libraries that an engine's file imports."""
     try:
         nodes = list(ast.walk(ast.parse(pathlib.Path(path).read_bytes())))
     except (OSError, SyntaxError, ValueError):
@@ -20,8 +20,8 @@ def library_bytes(path: str) -> int:
 
 
 def needed_bytes(request: dict, config: dict) -> int:
-    """KV rows in bf16, and on a card the large matrices. On a CPU these stay in the snapshot's files, which are mapped, and
-    what the engine imports comes on top."""
+    """KV rows in bf16, and on a card the large matrices. On a CPU the matrices stay in the snapshot's mapped files, and
+    the libraries that the engine imports are added."""
     shape, tied = config["shape"], config["tie_word_embeddings"]
     kv_row = 2 * shape["kv_heads"] * shape["head_dim"]
     rows = 2 * shape["layers"] * kv_row * request["max_context"]

@@ -25,7 +25,7 @@ class Seen:
 
 
 def ask(*arguments):
-    """stdout of nvidia-smi, else why there is none. Programs lose their folders; columns keep their places."""
+    """stdout of nvidia-smi, or why there is none. Folders of programs are cut off; columns stay aligned."""
     try:
         done = subprocess.run(["nvidia-smi", *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                               timeout=LIMIT_S, check=False)

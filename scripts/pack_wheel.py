@@ -2,8 +2,8 @@
 
 usage: pack_wheel.py FOLDER
 
-scikit-build-core makes the wheel. auditwheel adds Debian's libraries that other systems lack (libfmt, libcrypto), reads
-the oldest glibc that the programs run with off their symbols, and names the wheel after it. libtorch and CUDA's
+scikit-build-core makes the wheel. auditwheel adds Debian's libraries that other systems lack (libfmt, libcrypto), finds
+in the programs' symbols the oldest glibc that they run with, and names the wheel after it. libtorch and CUDA's
 libraries stay outside: they come with torch.
 """
 

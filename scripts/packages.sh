@@ -7,7 +7,7 @@ system_name() {
   (. /etc/os-release 2> /dev/null && printf '%s %s' "${ID:-unknown}" "${VERSION_ID:-}") || printf unknown
 }
 
-# offline_fact NAME, out of the offline folder's file made_for: system, python, cuda, holds.
+# offline_fact NAME: a value in the offline folder's file made_for. Names: system, python, cuda, holds.
 offline_fact() { sed -n "s/^$1=//p" "$offline/made_for"; }
 
 # offline: the folder whose packages are used; empty where they come from the network. offline_python: the version of
@@ -48,7 +48,7 @@ require_offline() {
     die "$offline is for CUDA $(offline_fact cuda); CUDA $lane is wanted here" \
       "make the archive with scripts/bundle.sh --cuda $lane, or leave --cuda and MKBENCH_CUDA out"
   fi
-  # Gigabytes are read once. The first bad file is named.
+  # The hashes are of gigabytes, so each folder is checked once. The first bad file is named.
   case "$offline_checked" in *" $folder "*) return 0 ;; esac
   bad="$(cd "$offline" && grep -F "  $folder/" SHA256SUMS 2> /dev/null | sha256sum --check --quiet 2> /dev/null)" ||
     { bad="${bad%%$'\n'*}"

@@ -127,8 +127,8 @@ def is_log(points: list) -> bool:
 
 def lines(points: list, palette: Palette, x: dict, y_title: str, scale: dict, rule_at=None,
           labelled: bool = False) -> dict:
-    """A line an engine over x, with the interval of each point. points: engine, kind, x, value, low, high, text.
-    labelled: each point has its figure beside it, the text `short`, below it where `below`."""
+    """A line for each engine over x, with the interval of each point. points: engine, kind, x, value, low, high, text.
+    labelled: each point has its figure above it, the text `short`, or below it if the point's `below` is true."""
     y_axis = {"labelExpr": TICKS} | ({"values": log_ticks(points)} if scale["type"] == "log" else {"tickCount": 6})
     y = quantity("value", title=y_title, scale=scale, axis=y_axis)
     layers = [rule_layer(rule_at, "y")] if rule_at is not None else []
@@ -176,7 +176,7 @@ def row_axis(field: str, rows: list) -> dict:
 
 
 def bars(points: list, palette: Palette, x_title: str, rule_at=None) -> dict:
-    """A bar an engine from zero, its name and value above it. points: as for lines(), and label."""
+    """A bar for each engine from zero, its name and value above it. points: as for lines(), and label."""
     most = max([p["high"] for p in points] + ([rule_at] if rule_at is not None else []))
     x = quantity("value", title=x_title, scale={"domain": [0, most * 1.02], "nice": False},
                  axis={"labelExpr": TICKS, "tickCount": 5})

@@ -2,7 +2,7 @@
 
 progress_every_s=60  # between two lines of a log; a terminal has a bar that moves each second
 
-# progress_line WHAT LOG SECONDS: what is done, how many of ninja's objects, for how long.
+# progress_line WHAT LOG SECONDS: prints WHAT, how many objects ninja has built by its LOG, and the time so far.
 progress_line() {
   local counts="" done_text="" last
   last="$(grep -o '^\[[0-9]*/[0-9]*\] .*' "$2" 2> /dev/null | tail -n 1)" || true
@@ -13,7 +13,7 @@ progress_line() {
   printf '%s%s, %d:%02d min' "$1" "$done_text" $(($3 / 60)) $(($3 % 60))
 }
 
-# progress_bar LOG: 24 columns, from the same log; empty without counts.
+# progress_bar LOG: prints a bar of 24 columns for ninja's counts in LOG; nothing if LOG has none.
 progress_bar() {
   local counts bar
   counts="$(grep -o '^\[[0-9]*/[0-9]*\]' "$1" 2> /dev/null | tail -n 1 | tr -d '[]')" || true
@@ -36,7 +36,7 @@ show_progress() {  # WHAT LOG
   done
 }
 
-# with_progress WHAT LOG COMMAND ...: runs it in the foreground, so that Ctrl-C reaches it.
+# with_progress WHAT LOG COMMAND ...: runs COMMAND in the foreground, so that Ctrl-C reaches it.
 with_progress() {
   local what="$1" log="$2" status=0 watcher
   shift 2

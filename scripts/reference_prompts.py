@@ -78,8 +78,8 @@ def tiny(model):
 
 
 def analytic(lagset):
-    """Random states in prompts from the shortest with a closed form on (strict), and ids without a state, on which
-    margins are small (near-tie)."""
+    """strict: random states, in prompts that are long enough for the closed form. near-tie: prompts with ids without a
+    state, on which margins are small."""
     shortest = sum(synthetic.LAGS[lagset].values()) + 1
     out = []
     for length, steps in ((shortest, 24), (shortest + 1, 16), (17, 16), (33, 16), (65, 16)):

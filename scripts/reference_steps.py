@@ -45,7 +45,7 @@ def kl_over_top(truth, other, ids):
 
 def measure(position, truth, base, exact, signs):
     """One step of the file from the logits of truth, baseline and baseline with an fp32 head (fp32, [vocab]);
-    `decided` is added at the end."""
+    judge() adds `decided`."""
     top = truth.topk(min(TOP, len(truth)))
     # topk does not order equal logits; here the lowest id comes first, as in argmax.
     pairs = list(zip(top.values.tolist(), top.indices.tolist()))

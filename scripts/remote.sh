@@ -2,7 +2,7 @@
 # Edit here, run there: sends this tree over ssh, builds and runs mkbench on that machine, and fetches the report.
 # Must run with bash 3.2 and BSD tools (macOS): no newer feature of bash and no option of GNU's tools. remote_job.sh
 # is the part that runs on the other machine.
-# Handlers of signals, and what `timed` is given, look unreachable to shellcheck; words that expand here are meant to.
+# shellcheck takes signal handlers and what `timed` calls for unreachable; words expand on this side on purpose.
 # shellcheck disable=SC2012,SC2029,SC2317
 set -uo pipefail
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)"
@@ -263,7 +263,7 @@ run_there() {
     woken=0
     wait "$job" 2> /dev/null
     code=$?
-    # 127: the job was waited for already, before the signal came that made this loop go on.
+    # 127: an earlier `wait` has already returned the job's status, then a signal made this loop go on.
     [ "$code" = 127 ] || status="$code"
     [ "$woken" = 1 ] || break
   done

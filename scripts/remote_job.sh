@@ -2,9 +2,9 @@
 # The part of remote.sh for the other machine, whose bash gets this text: bash -c TEXT mkbench-remote FUNCTION ...
 # Nothing is installed for it. Its state of a tree is in the tree's folder .mkbench-remote:
 #   files    the files that remote.sh has sent, each ended by a NUL
-#   commit   the commit that they are of, and whether they differ from it (harness/wire/git_info.cmake reads it)
+#   commit   the commit of these files, and whether they differ from it (harness/wire/git_info.cmake reads it)
 #   lock     held while a job runs
-#   begun, built, ended    of the last job: the times in ms; cut: it was ended because remote.sh had gone
+#   begun, built, ended    times of the last job in ms; cut: there if the job was ended because remote.sh was gone
 #   reports  the folders of reports that the last job wrote, as mkbench was told their names, one a line
 #   of-CALL  begun, built, ended and reports of the job that this call of remote.sh started: the next job may overwrite
 #            the files above at once

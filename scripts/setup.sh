@@ -63,7 +63,7 @@ check_disk() {  # FOLDER
         "free some space, or set MKBENCH_VENV to a folder on another disk"
 }
 
-# A link that a compiler expects beside the libraries that PyPI packs without it.
+# link TARGET LINK: makes a link that a compiler looks for and PyPI's packages lack.
 link() { [ -e "$2" ] || [ ! -e "$(dirname "$2")/$1" ] || ln -s "$1" "$2"; }
 
 # The virtual environment is complete when its stamp says so; a half-made one is made again.

@@ -64,7 +64,7 @@ def named_shape(name):
 
 
 def read():
-    """Every row of the table by its name, in its order. Raises ValueError where the table reads otherwise."""
+    """Every row of the table by its name, in its order. Raises ValueError if the table has another form."""
     body = re.search(r"kShapeTable\[\] = \{\n(.*?)\n\};", TABLE.read_text(), re.S)
     if not body:
         raise ValueError(f"{TABLE}: has no kShapeTable")

@@ -32,7 +32,7 @@ COVERED = (
     ("harness/flow/gate.", ("judgement",)), ("harness/flow/timed_truth.", ("judgement",)),
     ("harness/flow/trials.", ("judgement",)), ("harness/host/faulty_engine.", ("judgement",)),
     ("harness/flow/", KINDS), ("harness/host/", KINDS), ("harness/wire/", KINDS),
-    # Proxies, processes and turns: a deadline is a verdict, and a crossing is time.
+    # Proxies, processes and turns: deadlines decide verdicts, and crossings cost time.
     ("harness/hosts/", KINDS),
 )
 CODE = (".c", ".h", ".cpp", ".cuh", ".cu")

@@ -183,7 +183,7 @@ class Case:
     vectors: torch.Tensor
     truth: Run
     baseline: Run
-    ids: torch.Tensor = None  # whose rows of the embedding are `vectors`; None for other vectors
+    ids: torch.Tensor = None  # `vectors` are the embedding's rows of these ids; None for other vectors
     continued: list = dataclasses.field(default_factory=list)  # the closed form's ids after the last steps
 
     def entries(self):

@@ -18,7 +18,7 @@ FLUSH_PASSES = 2
 
 
 class DecoderFile:
-    """A file with a Decoder, with make_engine() and the other functions that host.py calls."""
+    """Gives a file that defines only a Decoder make_engine() and the other functions that host.py calls."""
 
     def __init__(self, path: str, decoder):
         self.path, self.decoder = path, decoder

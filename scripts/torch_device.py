@@ -1,4 +1,4 @@
-"""The device that a script trains on: asked for by --device, tried, and told in the script's first line.
+"""The device that a script trains on: chosen by --device, tried, and printed in the script's first line.
 
 A GPU that was asked for is never replaced by the CPU: the script ends with UNUSABLE. `auto` says why it takes the CPU.
 """

@@ -1,4 +1,4 @@
-"""The files of this tree that git tracks, and how the checks beside this file walk them.
+"""The files of this tree that git tracks, and how the checks in dev/ walk them.
 
 In a tree without git's index (an exported archive, a copied tree) every file counts, except those that builds
 and runs leave behind.

@@ -78,7 +78,7 @@ def corpus():
 
 
 def window(text, offset, length):
-    """`length` ids of the ring of text from `offset` on; with None they start with bos and the text's beginning."""
+    """`length` ids of the ring of text from `offset` on; if `offset` is None: bos, then the text's beginning."""
     ids = [BOS] if offset is None else []
     start = offset or 0
     return ids + [text[(start + i) % len(text)] for i in range(length - len(ids))]

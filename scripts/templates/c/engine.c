@@ -40,7 +40,7 @@ struct mkbench_engine {
   int32_t max_context;        /* rows that the KV cache must hold */
   int32_t position;           /* KV rows written: the frame counts them */
   int32_t pending;            /* the input of the next step; -1: none */
-  volatile int32_t running;   /* the position of the running step: set it, and a HANG has a place */
+  volatile int32_t running;   /* position of the running step: set it to locate a HANG */
   char error[256];
 };
 
@@ -224,7 +224,7 @@ static int32_t decode(mkbench_engine* e, int32_t n, const int32_t* forced, int32
   return MKBENCH_OK;
 }
 
-/* Replaces the pending id, on the clock: mkbench draws one at the last moment. */
+/* Replaces the pending id while the clock runs: mkbench draws the id at the last moment. */
 static int32_t set_pending(mkbench_engine* e, int32_t id) {
   e->pending = id;
   return MKBENCH_OK;

@@ -243,7 +243,7 @@ int32_t decode(mkbench_engine* e, int32_t n, const int32_t* forced, int32_t* ids
   return MKBENCH_OK;
 }
 
-// Replaces the pending id, on the clock: mkbench draws one at the last moment.
+// Replaces the pending id while the clock runs: mkbench draws the id at the last moment.
 int32_t set_pending(mkbench_engine* e, int32_t id) {
   CHECK(e, cudaMemcpy(e->pending, &id, sizeof id, cudaMemcpyHostToDevice));
   return MKBENCH_OK;

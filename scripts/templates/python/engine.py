@@ -26,8 +26,8 @@ class Decoder:
     # ---- Your kernel begins ------------------------------------------------------------------------------------------
 
     def prefill_rows(self, ids):
-        """1 of 2. Writes the KV rows of ids, int64 [n] on the device, n >= 1, at self.position and behind it. There is
-        room for them. No output. One id at a time is correct, but slow."""
+        """1 of 2. Writes the KV rows of ids, int64 [n] on the device, n >= 1, from self.position on. The cache has room
+        for them. No output. One id at a time is correct, but slow."""
         raise NotImplementedError("prefill is not written yet")
 
     def decode_steps(self, n, forced, logits):
@@ -45,9 +45,9 @@ class Decoder:
     def open(self, folder, device, max_context):
         """folder: config.json and *.safetensors as Hugging Face writes them, which must not be written. device:
         torch.device("cpu") or ("cuda", n), the current one. max_context: rows that the KV cache must hold. Raise here
-        what your kernel has no code for: one that is compiled for one model compares all sizes with it."""
+        if your kernel has no code for the model: one that is compiled for a single model compares all sizes with it."""
         if device.type == "cpu":
-            torch.set_num_threads(1)  # the models that fit a CPU are too small to share out
+            torch.set_num_threads(1)  # models that fit a CPU are too small to gain from more
         self.device, self.max_context = device, max_context
         self.config = json.loads((folder / "config.json").read_text())
         self.hidden, self.intermediate = self.config["hidden_size"], self.config["intermediate_size"]
@@ -111,7 +111,7 @@ class Decoder:
         return ids
 
     def set_pending(self, id_):
-        """Replaces the pending id, on the clock: mkbench draws one at the last moment."""
+        """Replaces the pending id while the clock runs: mkbench draws the id at the last moment."""
         self.pending = torch.tensor([id_], device=self.device)
 
     def rewind(self, position):
