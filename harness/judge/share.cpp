@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "harness/judge/comparisons.h"
 #include "harness/report/readings.h"
 
@@ -19,8 +21,17 @@ constexpr int kManySamples = 10;
 void fill_ceiling(CaseReport& c, double confidence) {
   CeilingReport& ceiling = c.ceiling;
   ceiling.ms_per_tok.reset();
+  const auto without_time = std::find_if(ceiling.samples.begin(), ceiling.samples.end(),
+                                         [](const Sample& s) { return !(s.ms_per_token() > 0); });
   if (ceiling.samples.empty()) {
     if (ceiling.reason.empty()) ceiling.reason = "no samples of the ceiling were taken";
+    ceiling.gb_per_s = {std::nullopt, ceiling.reason};
+    return;
+  }
+  if (without_time != ceiling.samples.end()) {
+    ceiling.reason =
+        fmt::format("the ceiling's sample of block {} has no time: {} ms for {} tokens",
+                    without_time->block, without_time->times.host_ms, without_time->tokens);
     ceiling.gb_per_s = {std::nullopt, ceiling.reason};
     return;
   }

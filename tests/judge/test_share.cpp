@@ -41,6 +41,20 @@ TEST_CASE("the share is the ratio of the ceiling's time by pairs of blocks, with
   CHECK_FALSE(seven.engines[1].share_ci);
 }
 
+TEST_CASE("a ceiling's sample without a time leaves the engines without a share") {
+  for (const double ms : {0.0, -1.0}) {
+    CaseReport c = testing::example_case(0);
+    c.ceiling.samples[6].times.host_ms = ms;
+    c = aggregated(c);
+    CHECK_FALSE(c.ceiling.ms_per_tok);
+    CHECK_FALSE(c.ceiling.gb_per_s.value);
+    CHECK_THAT(c.ceiling.gb_per_s.reason, ContainsText("sample of block 6 has no time"));
+    CHECK(c.engines[1].share.reason == c.ceiling.gb_per_s.reason);
+    CHECK(c.engines[1].verdict == Verdict::kPass);
+    CHECK(c.engines[1].ms_per_tok);
+  }
+}
+
 TEST_CASE("an engine that beats the ceiling says so and fails nothing") {
   const auto share_of = [](double factor, int blocks = 10) {
     CaseReport c = testing::example_case(0, blocks);
