@@ -1,4 +1,4 @@
-"""Tells `mkbench doctor` what a Python has for engines in Python and for training: torch and its wheel, transformers.
+"""Tells `mkbench doctor` what a Python has for engines in Python: torch and its wheel, transformers.
 
 Prints facts as JSON, one object a line, and judges nothing: harness/device/doctor_python.cpp does. Before each part comes
 a line {"stage": NAME}, which shows where a Python died. A part that fails has a field `error` in place of its facts.

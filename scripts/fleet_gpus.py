@@ -2,10 +2,11 @@
 
 import dataclasses
 import os
+import re
 import socket
+import subprocess
 
-import nvidia_smi
-
+SMI_LIMIT_S = 60
 COUNTED = ("temperature.gpu", "power.draw", "clocks.sm", "clocks.mem", "ecc.errors.corrected.volatile.total",
            "ecc.errors.uncorrected.volatile.total", "ecc.errors.corrected.aggregate.total",
            "ecc.errors.uncorrected.aggregate.total")
@@ -28,9 +29,23 @@ def stand_in(number: str) -> Card:
     return Card(f"stand-in-{host()}-{number}", "stand-in (CPU)", True)
 
 
+def rows_of(*arguments: str) -> list:
+    """The rows of a query of nvidia-smi in CSV, as lists of texts; in place of them, why there are none. Folders of
+    programs are cut off."""
+    try:
+        text = subprocess.run(["nvidia-smi", *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                              timeout=SMI_LIMIT_S, check=False).stdout
+    except FileNotFoundError:
+        text = "nvidia-smi: not on PATH"
+    except (OSError, subprocess.TimeoutExpired) as error:
+        text = f"nvidia-smi: {error}"
+    text = re.sub(r"(?<!\S)/\S*/(\S+)", r"\1", text)
+    return [[cell.strip() for cell in line.split(", ")] for line in text.splitlines()]
+
+
 def all_cards() -> tuple:
     """([Card], why there is none)."""
-    rows = nvidia_smi.rows_of("--query-gpu=uuid,name", "--format=csv,noheader")
+    rows = rows_of("--query-gpu=uuid,name", "--format=csv,noheader")
     cards = [Card(row[0], ", ".join(row[1:])) for row in rows if len(row) > 1 and row[0].startswith("GPU-")]
     return cards, "" if cards else f"nvidia-smi shows no card: {', '.join(rows[0]) if rows else 'it printed nothing'}"
 
@@ -57,7 +72,7 @@ def counted(card: Card) -> dict:
     """nvidia-smi's readings of the card now; a field without a number is None."""
     if card.stand_in:
         return {}
-    rows = nvidia_smi.rows_of("-i", card.id, f"--query-gpu={','.join(COUNTED)}", "--format=csv,noheader,nounits")
+    rows = rows_of("-i", card.id, f"--query-gpu={','.join(COUNTED)}", "--format=csv,noheader,nounits")
     words = rows[0] if rows else []
     if len(words) != len(COUNTED):
         return {"problem": ", ".join(words)[:200]}

@@ -13,7 +13,7 @@ root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)"
 mkdir -p "$1" || exit 2
 out="$(cd "$1" && pwd -P)"
 cd "$out" || exit 1  # reports then name folders relative to it
-rm -rf parity bench against-base parity.xml bench.xml selftest.txt env_info.txt gpu_gate.log
+rm -rf parity bench against-base parity.xml bench.xml selftest.txt gpu_gate.log
 log="$out/gpu_gate.log"
 begun=$SECONDS
 budget_s="${GPU_GATE_BUDGET_S:-3000}"
@@ -48,8 +48,13 @@ build="$root/build/${MKBENCH_PRESET:-release}"
 export mkbench="$build/harness/mkbench"
 unset MKBENCH_PRESET MKBENCH_CUDA_ARCHITECTURES MKBENCH_USE_PYPI_CUDA MKBENCH_JOBS
 
-# The commit and the source hashes of this tree, versions, and what doctor says.
-environment() { "$1" "$2/scripts/torch_evidence.py" environment . --mkbench "$mkbench" && cat env_info.txt; }
+# The commit of this tree, with a + if tracked files differ from it, its source hashes, and what doctor says.
+environment() {
+  echo "commit $(git -c safe.directory='*' -C "$2" describe --always --abbrev=40 --dirty=+ --exclude='*' 2> /dev/null ||
+    echo "${GITHUB_SHA:-unknown} (no git here)")"
+  "$1" "$2/scripts/source_hash.py"
+  "$mkbench" doctor || echo "exit code $?"
+}
 export -f environment
 # shellcheck disable=SC2154
 step 120 "machine and sources" bash -c 'environment "$@"' environment "$python" "$root"

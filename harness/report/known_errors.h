@@ -10,7 +10,7 @@
 
 namespace mkbench {
 
-// A row of known_errors.json. scripts/torch_evidence.py reads that file too.
+// A row of known_errors.json.
 struct KnownError {
   std::string name;         // "no-kernel-image"; unique
   std::string error_class;  // what has to change: "wheel", "CUDA", "driver", "image", "memory"

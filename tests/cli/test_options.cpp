@@ -198,9 +198,9 @@ TEST_CASE("the environment stands between the command line and the defaults, for
   const std::set<std::string> free_text = {"model",     "python", "reference", "out",   "junit",
                                            "libraries", "only",   "resume",    "label", "kernel"};
   const std::map<std::string_view, std::vector<std::string>> arguments = {
-      {"inspect", {"tiny"}},   {"fleet", {"plan.toml"}}, {"gate", {"a", "b"}},
-      {"compare", {"a", "b"}}, {"plot", {"r"}},          {"verify", {"r"}},
-      {"fetch", {"a/b"}},      {"evidence", {"e"}},      {"new-engine", {"e", "c"}}};
+      {"inspect", {"tiny"}},   {"fleet", {"plan.toml"}},  {"gate", {"a", "b"}},
+      {"compare", {"a", "b"}}, {"plot", {"r"}},           {"verify", {"r"}},
+      {"fetch", {"a/b"}},      {"new-engine", {"e", "c"}}};
   for (const CommandRow& row : command_rows()) {
     for (const FlagWords& flag : row.flags) {
       if (free_text.count(std::string(flag.name)) != 0) continue;

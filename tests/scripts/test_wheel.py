@@ -93,11 +93,9 @@ class Wheel(unittest.TestCase):
         self.assertIn("**PASS** (exit code 0, 1 case)", self.used(blocks("A wheel")[3]))
 
     def test_what_it_lacks_is_said(self):
-        for command, what in (("mkbench evidence e", "wanted a build in a clone"),
-                              ("mkbench selftest --timing --device cpu", "in a clone")):
-            result = self.run_block(f". mkbench-venv/bin/activate\n{command}")
-            self.assertNotEqual(result.returncode, 0)
-            self.assertIn(what, result.stdout)
+        result = self.run_block(". mkbench-venv/bin/activate\nmkbench selftest --timing --device cpu")
+        self.assertNotEqual(result.returncode, 0)
+        self.assertIn("in a clone", result.stdout)
         said = self.used("mkbench --compare compiled --device cpu --model tiny --blocks 2 --n-gen 8 --no-plot --out c")
         self.assertIn("found no C++ compiler", said)
 

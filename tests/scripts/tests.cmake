@@ -40,7 +40,7 @@ foreach(name test_fetch test_real_weights)
   mkbench_python_test(${name} CLASSES SLOW OwnFolder TIMEOUT 300 ENVIRONMENT "BINARY_UNDER_TEST=$<TARGET_FILE:mkbench>")
 endforeach()
 mkbench_python_test(test_text CLASSES TIMEOUT 200 ENVIRONMENT "BINARY_UNDER_TEST=$<TARGET_FILE:mkbench>")
-foreach(name test_evidence test_history test_make_checkpoint)
+foreach(name test_history test_make_checkpoint)
   mkbench_python_test(${name} CLASSES SLOW Made TIMEOUT 200 ENVIRONMENT "BINARY_UNDER_TEST=$<TARGET_FILE:mkbench>"
     "PLUGINS=${CMAKE_CURRENT_BINARY_DIR}/plugins")
 endforeach()

@@ -12,7 +12,6 @@ CommandRow new_engine_row();
 CommandRow tune_row();
 CommandRow audit_row();
 CommandRow soak_row();
-CommandRow evidence_row();
 CommandRow selftest_row();
 CommandRow doctor_row();
 CommandRow plot_row();
@@ -25,10 +24,9 @@ CommandRow list_row();
 
 const std::vector<CommandRow>& command_rows() {
   static const std::vector<CommandRow> rows = {
-      run_row(),        parity_row(),  profile_row(), fetch_row(),  inspect_row(),
-      new_engine_row(), tune_row(),    audit_row(),   soak_row(),   evidence_row(),
-      selftest_row(),   doctor_row(),  plot_row(),    verify_row(), gate_row(),
-      compare_row(),    history_row(), fleet_row(),   list_row()};
+      run_row(),    parity_row(), profile_row(), fetch_row(),    inspect_row(), new_engine_row(),
+      tune_row(),   audit_row(),  soak_row(),    selftest_row(), doctor_row(),  plot_row(),
+      verify_row(), gate_row(),   compare_row(), history_row(),  fleet_row(),   list_row()};
   return rows;
 }
 
