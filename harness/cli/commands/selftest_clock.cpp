@@ -142,9 +142,9 @@ class ClockLane {
     return compare_processes(pairs_with_sound(rounds_, library), kConfidence);
   }
 
-  // Half the width of the A/A interval over all rounds.
-  double half_width() const {
-    const PairedSpeedup found = whole_ratio(kSoundCopies[1]);
+  // Half the width of a library's interval over all rounds, of the A/A by default.
+  double half_width(const char* library = kSoundCopies[1]) const {
+    const PairedSpeedup found = whole_ratio(library);
     return (found.ci->high - found.ci->low) / 2 / found.speedup;
   }
   double margin() const { return SpeedMargin{.half_width = half_width()}.value(); }
@@ -161,7 +161,7 @@ class ClockLane {
   static bool is_least(const SlowLibrary& slow) { return &slow == &kSlowLibraries[0]; }
   bool sees(const SlowLibrary& slow) const { return processes_that_see(result_, slow.share) > 0; }
 
-  // The largest A/A half-width at which the short form must show the slow-down; the long form must
+  // The largest half-width at which the short form must show the slow-down; the long form must
   // always show it. For the least slow-down: a third of it. For the others, which must be SLOWER
   // (interval beyond the margin): the largest at which 2 half-widths and the margin fit into it.
   static double most_half_width(const SlowLibrary& slow) {
@@ -172,9 +172,11 @@ class ClockLane {
       half += kStep;
     return half;
   }
-  // The A/A half-width over all rounds; for the least slow-down the last row's (fewer processes).
+  // The half-width over all rounds, of the A/A or of the slowed engine's own ratio, whichever is
+  // wider; for the least slow-down the A/A's of the last row (fewer processes).
   double half_width_for(const SlowLibrary& slow) const {
-    return is_least(slow) ? result_.rows.back().half_width : half_width();
+    return is_least(slow) ? result_.rows.back().half_width
+                          : std::max(half_width(), half_width(slow.name));
   }
   bool is_owed(const SlowLibrary& slow) const {
     return whole() || half_width_for(slow) <= most_half_width(slow);
@@ -238,7 +240,7 @@ class ClockLane {
       accepted_ = accepted_ && slow.share < kMostUnseen;
     }
     if (!missed.empty() && !is_owed(slow)) {
-      row.open = fmt::format("{}; the A/A half-width is {}, and up to {} the row is owed", missed,
+      row.open = fmt::format("{}; the half-width is {}, and up to {} the row is owed", missed,
                              percent(half_width_for(slow)), percent(most_half_width(slow)));
     } else {
       row.problem = missed;
