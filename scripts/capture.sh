@@ -12,7 +12,7 @@ die() { printf 'capture: error: %s\n' "$1" >&2; exit 2; }
 
 [ $# -gt 0 ] || die "name a folder or a model of the hub: scripts/capture.sh ORG/NAME"
 case "$1" in
-  -h | --help) sed -n '2,7s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 0 ;;
+  -h | --help) sed -n '2,6s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 0 ;;
   -*) die "the model comes first, found '$1'" ;;
 esac
 

@@ -88,6 +88,9 @@ int run_script(const PythonScript& script, std::string& problem) {
   const pid_t child = fork();
   if (child < 0) {
     problem = fmt::format("fork: {}", std::strerror(errno));
+    for (const int text : {input, taken}) {
+      if (text >= 0) close(text);
+    }
     return -1;
   }
   if (child == 0) become(words.data(), input, output);
