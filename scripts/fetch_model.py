@@ -39,7 +39,7 @@ except ImportError as missing:
 
 WANTED = re.compile(r"[^/]+\.safetensors|model\.safetensors\.index\.json|(generation_)?config\.json|merges\.txt|vocab\.json"
                     r"|(tokenizer|tokenizer_config|special_tokens_map|added_tokens)\.json")
-# Room that a full disk must keep: other programs write there too.
+# Bytes that a fetch leaves free on the disk: other programs write there too.
 SPARE_BYTES = 64 << 20
 # The client writes whole chunks, so an interruption loses at most one.
 constants.DOWNLOAD_CHUNK_SIZE = 1 << 18

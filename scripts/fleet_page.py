@@ -20,7 +20,7 @@ NAME = "fleet.html"
 CARDS_BESIDE = 12  # with more cards each chart takes the page's whole width
 CARDS_LABELLED = 32  # with more cards some names below a chart are left out
 CASES_SHOWN = 12  # cases that get charts
-FIELDS_SHOWN = 20000  # of the matrix; the store has all
+FIELDS_SHOWN = 20000  # most fields of the matrix, and most tries in the chart of what ran when; the store has all
 ROWS_SHOWN = 1000  # of tries that did not end as done
 CARDS_DRAWN = 64  # in the chart of what ran when
 

@@ -84,7 +84,7 @@ def state_bits(vocab):
 
 
 def lfsr_step(s, bits=17):
-    """L: one step of the LFSR; ints or integer arrays."""
+    """The state after `s`, one step of the LFSR on; for ints or integer arrays."""
     return (s >> 1) ^ (LFSR_TAPS[bits] * (s & 1))
 
 
@@ -107,7 +107,7 @@ def prompt(depth, seed, vocab=SHAPE.vocab):
 
 
 def continuation(ids, lagset, n, vocab=SHAPE.vocab):
-    """The n ids after `ids`, straight from P_l(t) = P_(l-1)(t) xor P_(l-1)(t - lag): the closed form."""
+    """The n ids after `ids` by the closed form: references/synthetic.h has the rule for the states."""
     table, steps = states_of_ids(vocab), [lag for _, lag in sorted(LAGS[lagset].items())]
     states = [int(table[i]) for i in ids]
     reach = sum(steps)
@@ -139,7 +139,7 @@ class Tensor:
     def __init__(self, number, rows, cols, factor):
         self.number, self.rows, self.cols = number, rows, cols
         self.blocks = [(slice(0, rows), slice(0, cols), factor)]  # later blocks win
-        self.planted = []  # (rows, cols, values, set): arrays of indices and doubles
+        self.planted = []  # (rows, cols, values, exact): arrays of indices and doubles; exact: without noise
         self.base = 0.0
 
     def noise(self, rows, cols, factor):
