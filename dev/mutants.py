@@ -195,7 +195,7 @@ def exit_code(killed: dict[str, int], tried: dict[str, int]) -> int:
 def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--draw", type=int, default=150, metavar="N", help="how many mutants (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=1, metavar="S", help="of the draw (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=1, metavar="S", help="random seed (default: %(default)s)")
     parser.add_argument("--changed", metavar="BASE", help="mutants of the lines that differ from this commit")
     parser.add_argument("--table", action="store_true", help="the mutants of tests/mutants/*.toml")
     parser.add_argument("--check", action="store_true", help="build nothing; check the tables")

@@ -218,7 +218,7 @@ def plan_of(file: str, table: dict) -> Plan:
                               f"{EXCLUDED[name]}")
     if plan.cards.stand_ins and plan.device != "cpu":
         raise BadPlan(f"{file}: cards.stand_ins: found {plan.cards.stand_ins} with device = \"{plan.device}\", wanted "
-                      "device = \"cpu\": a job on the CPU may stand for a card, a card needs none")
+                      "device = \"cpu\": only a job on the CPU stands in for a card")
     if not cells_of(plan, 1):
         raise BadPlan(f"{file}: exclude: no cell is left")
     return plan
