@@ -54,7 +54,7 @@ class Mutant:
         return room_of(self.file)
 
     def key(self) -> tuple[str, str, str]:
-        """What tests/mutants/equivalent.toml names it by."""
+        """The texts by which tests/mutants/equivalent.toml names the mutant."""
         return self.file, self.old.strip(), self.new.strip()
 
     def planted(self, text: str) -> str:
@@ -126,7 +126,7 @@ def sources() -> dict[str, list[str]]:
 
 
 def drawn(count: int, seed: int) -> list[list[Mutant]]:
-    """For each mutant to try, it and those that take its place if it does not compile."""
+    """A list for each mutant to try: the mutant, then those that replace it if it does not compile."""
     draw = random.Random(seed)
     rooms = sources()
     lines = {room: sum((ROOT / file).read_text(encoding="utf-8").count("\n") for file in files)
@@ -141,7 +141,7 @@ def drawn(count: int, seed: int) -> list[list[Mutant]]:
 
 
 def changed(base: str, count: int, seed: int) -> list[list[Mutant]]:
-    """As drawn(), of the lines that differ from a commit."""
+    """Mutants of the lines that differ from the commit `base`, each in a list of its own."""
     diff = run(["git", "diff", "--unified=0", "--no-color", base, "--", "."], ROOT)
     lines = collections.defaultdict(set)
     file = ""

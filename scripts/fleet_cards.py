@@ -25,7 +25,7 @@ class Card:
     id: str
     kind: str
     stand_in: bool
-    facts: dict  # a row of the table cards
+    facts: dict  # the card's row in the store's table `cards`
     done: int = 0
     failed: int = 0
     gb_per_s: float | None = None  # of the ceiling, median over its runs

@@ -122,7 +122,7 @@ def continuation(ids, lagset, n, vocab=SHAPE.vocab):
 
 
 def levels(tensor, begin, end):
-    """h of the flat indices [begin, end); both are multiples of 8."""
+    """The bytes h (see the top of this file) of flat indices [begin, end); both are multiples of 8."""
     words = np.arange(begin // 8, end // 8, dtype=np.uint64) + np.uint64(tensor << 40)
     return checkpoint_format.splitmix64(words).astype("<u8").view(np.uint8)
 
@@ -143,7 +143,7 @@ class Tensor:
         self.base = 0.0
 
     def noise(self, rows, cols, factor):
-        """Gives a block noise of deviation `factor`."""
+        """Sets the deviation of the noise in a block to `factor`."""
         self.blocks.append((rows, cols, factor))
 
     def add(self, rows, cols, values):

@@ -111,7 +111,7 @@ class Run:
 
 @torch.inference_mode()
 def run_hf(shape, state, vectors, dtype, rows=None):
-    """All vectors in one pass. `rows`: positions (3, n) instead of three equal rows."""
+    """Runs transformers on all vectors in one pass. `rows`: positions (3, n) instead of three equal rows."""
     model = build(shape, state, dtype)
     n = vectors.shape[0]
     positions = torch.arange(n).expand(3, n) if rows is None else rows
@@ -125,7 +125,7 @@ class Refused(Exception):
 
 
 def run_engine(probe, engine, folder, inputs, shape, cuda=False, rows=None):
-    """`inputs`: vectors (n, hidden) or ids (n); `rows`: positions (3, n) to go with them. Raises Refused."""
+    """Runs a probe's engine. `inputs`: vectors (n, hidden) or ids (n); `rows`: positions (3, n). Raises Refused."""
     by_vector = inputs.dim() == 2
     with tempfile.TemporaryDirectory() as scratch:
         source, answer, positions = (pathlib.Path(scratch) / name for name in ("in", "out", "positions"))
