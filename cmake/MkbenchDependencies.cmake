@@ -21,8 +21,8 @@ if(NOT Torch_DIR)
   endif()
 endif()
 
-# find_package(Torch) asks for a GPU, adds flags for architectures that nvcc 13 no longer knows on a
-# reconfigure, and switches CMAKE_CUDA_ARCHITECTURES off, so that nvcc builds for its oldest default.
+# find_package(Torch) asks for a GPU, on a reconfigure adds flags for architectures that nvcc 13 no
+# longer knows, and switches CMAKE_CUDA_ARCHITECTURES off, so that nvcc builds for its oldest default.
 set(mkbench_saved_cuda_flags "${CMAKE_CUDA_FLAGS}")
 set(ENV{TORCH_CUDA_ARCH_LIST} "9.0a")
 find_package(Torch REQUIRED)

@@ -45,7 +45,7 @@ def check_text(path: str, text: str) -> list[str]:
             if not any(host == h or host.endswith("." + h) for h in PUBLIC_HOSTS):
                 found.append(f"{path}:{number}: host that is not on the list of public ones: {host}")
         if INDEX_OPTION.search(line):
-            found.append(f"{path}:{number}: a package index of one's own")
+            found.append(f"{path}:{number}: an option or variable that names a package index")
         if CATCH2.search(line) and path not in CATCH2_FILES:
             found.append(f"{path}:{number}: a name of one version of Catch2, outside {CATCH2_FILES[0]}")
     if path.startswith("tests/") and path != "tests/CMakeLists.txt" and path.split("/")[1] not in TEST_FOLDERS:

@@ -61,7 +61,7 @@ MANY_LAUNCHES = 100
 MAX_CROSSING_US = 100.0  # what an empty call to an engine in Python may cost
 TABLE_DEPTHS = (0, 128, 512, 4096, 16384)
 BLOCK_TOKENS = (1, 8, 64, 128)
-LEAST_PROCESSES = 5  # per engine, behind each figure of the README
+LEAST_PROCESSES = 5  # processes of each engine that a figure of the README needs
 MAX_SHARE_HALF_WIDTH = 0.01  # half the interval of a share, in the README's table
 MAX_TELEMETRY_COST = 0.001  # relative slow-down of samples by telemetry
 # An injected slow-down, and the power with which it must be seen.
@@ -187,7 +187,7 @@ def check_full(lines: Lines, report: dict) -> None:
                   f"{times} ms, {ring.get('receipts_wrong')} receipts wrong")
     r_rms = {name: [e["parity"]["r_rms"] for c in cases_of(report, "synthetic") for e in c["engines"]
                     if e["resolved_name"] == name and not e["parity"]["judged_in"]] for name in KERNELS}
-    positive = all(values and all(v > 0 for v in values) for values in r_rms.values())  # NaN is not
+    positive = all(values and all(v > 0 for v in values) for values in r_rms.values())  # false for a NaN
     lines.add(f"R_rms of ring at most {MAX_R_RMS_RATIO:.2f} x plain's",
               positive and max(r_rms["ring"]) <= MAX_R_RMS_RATIO * min(r_rms["plain"]), r_rms)
 
@@ -204,7 +204,7 @@ def check_tiny(lines: Lines, report: dict) -> None:
 
 
 def check_whole_parity(lines: Lines, report: dict) -> None:
-    """`mkbench parity` on the analytic checkpoint: no check fails, and the long ones ran."""
+    """Checks that in `mkbench parity` on the analytic checkpoint no check failed and the long ones ran."""
     case, = cases_of(report, "synthetic")
     for name in KERNELS:
         check_parity(lines, case, name)
@@ -215,7 +215,7 @@ def check_whole_parity(lines: Lines, report: dict) -> None:
 
 
 def check_memorised(lines: Lines, report: dict) -> None:
-    """The checkpoint that was trained here, with its own HF reference."""
+    """Checks parity on the checkpoint that the GPU check has trained, by its own HF reference."""
     case, = report["cases"]
     for name in KERNELS:
         check_parity(lines, case, name, MEMORISED_STEPS)
@@ -353,7 +353,7 @@ def check_files(folder: pathlib.Path) -> Lines:
             attempt(f"{run}-report.json", check, reports[run])
     attempt("table of shares", check_shares, reports)
     for depth in SHARE_BARS:
-        if case := decode_case(reports, depth):  # else its row of the table fails
+        if case := decode_case(reports, depth):  # without a case check_shares() fails its row
             attempt(f"depth {depth}", check_depth, case)
     names = sorted({str(card["name"]) for card in cards_of(reports)})
     lines.add("all reports are of one kind of card", len(names) == 1, ", ".join(names) or "none")

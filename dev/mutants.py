@@ -54,7 +54,7 @@ class Mutant:
         return room_of(self.file)
 
     def key(self) -> tuple[str, str, str]:
-        """What tests/mutants/equivalent.toml names it by."""
+        """The texts by which tests/mutants/equivalent.toml names the mutant."""
         return self.file, self.old.strip(), self.new.strip()
 
     def planted(self, text: str) -> str:
@@ -126,7 +126,7 @@ def sources() -> dict[str, list[str]]:
 
 
 def drawn(count: int, seed: int) -> list[list[Mutant]]:
-    """For each mutant to try, it and those that take its place if it does not compile."""
+    """A list for each mutant to try: the mutant, then those that replace it if it does not compile."""
     draw = random.Random(seed)
     rooms = sources()
     lines = {room: sum((ROOT / file).read_text(encoding="utf-8").count("\n") for file in files)
@@ -141,7 +141,7 @@ def drawn(count: int, seed: int) -> list[list[Mutant]]:
 
 
 def changed(base: str, count: int, seed: int) -> list[list[Mutant]]:
-    """As drawn(), of the lines that differ from a commit."""
+    """Mutants of the lines that differ from the commit `base`, each in a list of its own."""
     diff = run(["git", "diff", "--unified=0", "--no-color", base, "--", "."], ROOT)
     lines = collections.defaultdict(set)
     file = ""
@@ -195,7 +195,7 @@ def exit_code(killed: dict[str, int], tried: dict[str, int]) -> int:
 def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--draw", type=int, default=150, metavar="N", help="how many mutants (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=1, metavar="S", help="of the draw (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=1, metavar="S", help="random seed (default: %(default)s)")
     parser.add_argument("--changed", metavar="BASE", help="mutants of the lines that differ from this commit")
     parser.add_argument("--table", action="store_true", help="the mutants of tests/mutants/*.toml")
     parser.add_argument("--check", action="store_true", help="build nothing; check the tables")

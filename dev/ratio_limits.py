@@ -70,7 +70,7 @@ class Judged:
         self.steps = [s for p in self.prompts for s in p["steps"]]
         self.truth = self.run(dv.TRUTH)
         worst = max(abs(float(row[i]) - z) for row, s in zip(self.truth, self.steps) for i, z in zip(s["top_ids"], s["top_logits"]))
-        if not worst < 2e-3:  # sums in another order: about 1e-4
+        if not worst < 2e-3:  # sums in another order differ by about 1e-4
             raise ValueError(f"{model}: fp32 logits differ by {worst:.2g} from the reference's")
         self.long_path = None
 
@@ -132,7 +132,7 @@ def kl_of_rounding(truth, ids):
 
 
 def errors(logits, truth):
-    """|error| of each row."""
+    """The 2-norm of each row's error less its mean."""
     error = logits.double() - truth.double()
     return (error - error.mean(1, keepdim=True)).norm(dim=1)
 

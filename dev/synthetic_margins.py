@@ -6,11 +6,11 @@ usage: synthetic_margins.py [--layers N] [--sets SET,...] [--device cpu|cuda] [-
 
 Each shape of references/shape_table.h runs as a cut of N layers [4], whose planted layers move with the layer
 count; --layers 0 runs the whole model. Every step takes the closed form's id as input, so "equal" ids are those
-of a greedy run. The smallest margin (top logit minus the next) is of fp32. D is the largest pairwise error of
-bf16 with an fp32 head against fp32, over the top 32 ids. Exit status 1 where an id differs or D exceeds 0.5.
+of a greedy run. The smallest margin (top logit minus the next) is that of the fp32 run. D is the largest pairwise
+error of bf16 with an fp32 head against fp32, over the top 32 ids. Exit status 1 where an id differs or D exceeds 0.5.
 
-The weights are made in bf16 on the host, 2 bytes a parameter. The run in fp32 takes 4 bytes a parameter: beside
-them on a card, in their place on a CPU. TF32 is off.
+The weights are made in bf16 on the host, 2 bytes a parameter. The run in fp32 takes 4 bytes a parameter, on a card;
+on a CPU the fp32 tensors replace the bf16 ones. TF32 is off.
 """
 
 import argparse

@@ -57,7 +57,7 @@ def no_browser() -> str:
 
 
 def install(packages: list[str]) -> str:
-    """Why Debian's packages could not be installed; empty where they were."""
+    """Installs Debian packages. Returns why that failed; empty where it did not."""
     if not shutil.which("apt-get"):
         return "there is no apt-get"
     as_root = [] if os.geteuid() == 0 else ["sudo", "-n"]

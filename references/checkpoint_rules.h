@@ -14,7 +14,7 @@
 
 namespace mkbench {
 
-// All functions add what they find to `findings`, and throw as ModelFindings::add() does.
+// Functions with `findings` add to them what they find, and throw as ModelFindings::add() does.
 
 // tensor_table() with the names of `kind`.
 std::vector<NamedTensor> tensor_table_of(const ModelKind& kind, const ModelConfig& config);

@@ -141,7 +141,7 @@ class Engine {
   // that only its own code can reach. Throws Error(kIntegrity).
   virtual void audit() {}
 
-  // hidden() and kv_row() are for the localiser; nullopt if the engine cannot provide them.
+  // hidden() and kv_row() let localise() find where an error begins; nullopt: not offered.
   // Hidden state after `layer` of the last step, fp32 [hidden].
   virtual std::optional<std::vector<float>> hidden(int /*layer*/) { return std::nullopt; }
   // K then V of one position over all kv heads, widened to fp32, [2 * kv_width].

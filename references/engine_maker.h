@@ -26,7 +26,7 @@ struct EngineRequest {
   // the engine searches for the quickest one.
   std::string pattern = {};
   PlantedFault fault = PlantedFault::kNone;
-  // The parent fills these in from its job.
+  // The parent process fills these in from its CaseJob (harness/flow/job.h).
   bool cuda = false;
   int gpu = 0;
   int threads = 0;        // for an engine on a CPU; 0: the engine chooses

@@ -57,7 +57,7 @@ struct GreedyReference {
   std::string versions;        // "transformers 5.17.0, torch 2.11.0"
   // Published ids without logits: the ids decide EXACT or TIE, and there are no error ratios.
   bool token_only = false;
-  // D: the largest baseline_pairwise over all calibration steps.
+  // D: the largest baseline_pairwise over all steps of all prompts.
   double pairwise_d = 0;
   int baseline_flips = 0;  // steps where the baseline with an fp32 head picks another id
   uint64_t sketch_seed = 0;

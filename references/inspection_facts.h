@@ -13,8 +13,8 @@ namespace mkbench {
 void inform(ModelFindings& findings, const std::string& field, const std::string& found,
             const std::string& source, const std::string& expected = {});
 
-// Adds a layer's dimensions, compared with the nearest compiled shape, layers, vocabulary and KV
-// bytes. A dimension of 0 is unknown and left out. A finding's source is `source` + the key's name.
+// Compares a layer's dimensions with the nearest compiled shape; states layers, vocabulary, context
+// and KV bytes. A dimension of 0 is unknown and left out. A finding's source is `source` + its key.
 void add_shape_facts(const ModelConfig& config, const std::string& source, ModelFindings& findings);
 
 // Adds the other facts of a config; `root` is the file's whole object.

@@ -28,7 +28,7 @@ class Manifest {
     std::optional<uint64_t> bytes;
   };
   std::filesystem::path path_;
-  std::map<std::string, Entry> files_;  // by name
+  std::map<std::string, Entry> files_;  // by file name
 };
 
 }  // namespace mkbench

@@ -62,7 +62,7 @@ ModelRow row_of(const ShapeRow& shape, ModelSource source, std::string_view name
 }
 
 // The lag sets short, early and late have references of their own; the others are judged on short.
-// References are committed for the first shape only.
+// References are committed for the first row of kShapeTable only.
 ModelRow analytic(Rows& rows, const ShapeRow& shape, const std::string& base,
                   std::string_view lagset) {
   const std::string name = lagset.empty() ? base : base + ":" + std::string(lagset);

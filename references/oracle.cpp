@@ -8,8 +8,8 @@
 #include "references/base/parallel.h"
 #include "references/vector_steps.h"
 
-// One function per step of the forward pass. All arithmetic is fp32. Sums run in kLanes interleaved
-// parts, which keeps the rounding error of long dot products small and lets compilers vectorise.
+// One function per step of the forward pass. All arithmetic is fp32. dot() adds kLanes interleaved
+// sums, which keeps the rounding error of long products small and lets compilers vectorise.
 
 namespace mkbench {
 namespace {

@@ -38,7 +38,7 @@ class Oracle {
   ModelWeights weights_;
   int threads_ = 1;
   int position_ = 0;
-  std::vector<std::vector<float>> k_, v_;  // [layer][position * kv_width]
+  std::vector<std::vector<float>> k_, v_;  // [layers][positions * kv_width]
   std::vector<std::vector<float>> hidden_;
   std::vector<float> inv_freq_;
 };

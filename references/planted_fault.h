@@ -1,6 +1,6 @@
-// Faults that tests plant in an engine; kernels for this model have had each of them, or could
-// have. planted_faults() is the one list of names; harness/selftest/fault_table.h says which checks
-// must see each fault.
+// Faults that tests plant in an engine: errors that kernels for Qwen3 have had, or could have.
+// planted_faults() is the one list of names; harness/selftest/fault_table.h says which checks must
+// see each fault.
 #pragma once
 
 #include <string_view>

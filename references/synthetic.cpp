@@ -9,8 +9,8 @@
 namespace mkbench {
 namespace {
 
-// Token id of state s = (s * kMultiplier + kOffset) mod vocab, which spreads states over the whole
-// vocabulary: every block of the LM head has winners. The multiplier is prime.
+// Token id of state s = (s * kMultiplier + kOffset) mod vocab. The prime multiplier spreads states
+// over the whole vocabulary, so the largest logit may lie in any CUDA block's rows of the LM head.
 constexpr int64_t kMultiplier = 100003, kOffset = 777;
 constexpr int kMostBits = 17;
 

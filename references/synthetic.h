@@ -1,6 +1,7 @@
-// The analytic checkpoint: full-size weights for any shape of the table; integers alone give the
-// greedy ids. A token id stands for a state of up to 17 bits. Planted layer l with a lag of k
-// positions makes P_l(t) = P_(l-1)(t) xor P_(l-1)(t - k); the last layer makes one LFSR step.
+// The analytic checkpoint: full-size weights for any shape of kShapeTable; integers alone give the
+// greedy ids. A token id stands for a state of up to 17 bits; P_l(t) is the state at position t
+// after layer l. A planted layer with a lag of k gives P_l(t) = P_(l-1)(t) xor P_(l-1)(t - k), any
+// other layer keeps the state, and the last one adds one LFSR step: the state of the next id.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +32,7 @@ int synthetic_min_depth(std::string_view lagset);
 std::string_view synthetic_lagset_for_depth(int depth);
 
 // "synthetic", "synthetic:short", "synthetic:qwen3-4b", "synthetic:qwen3-4b:short": the name after
-// --model. For the first row of the table the shape's name is omitted.
+// --model. For the first row of kShapeTable the shape's name is omitted.
 std::string synthetic_name(const ShapeRow& row, std::string_view lagset = "");
 // The config of an analytic model.
 ModelConfig synthetic_config(const ShapeRow& row);
@@ -41,7 +42,7 @@ ModelConfig synthetic_config(const ShapeRow& row);
 using WeightMemory = std::function<std::shared_ptr<Bf16[]>(const ModelConfig& config)>;
 
 // Generates all weights of `row` on `threads` threads (0 = all cores), in `memory` or else on the
-// heap. If `row` has another number of layers than its table row, the planted layers move, and the
+// heap. If `row` has another number of layers than in kShapeTable, the planted layers move, and the
 // closed form holds. Throws Error(kBadInput) naming the field if the shape has no room for the
 // codewords, and Error(kEnvUnfit), before it allocates, if memory does not suffice.
 ModelWeights make_synthetic(const ShapeRow& row, std::string_view lagset, int threads = 0,
@@ -53,7 +54,7 @@ ModelWeights make_synthetic(std::string_view lagset, int threads = 0,
                             int layers = kQwen3_0_6B.layers, const WeightMemory& memory = {});
 
 // Throws Error(kEnvUnfit) if `row` does not fit into memory, with the bytes needed, the bytes that
-// are free (free_memory()) and the largest row that fits.
+// are free (free_memory()) and the largest row of kShapeTable that fits.
 void check_synthetic_memory(const ShapeRow& row, const std::filesystem::path& root = "/");
 
 // How the ids of a vocabulary stand for states: bits (as many as the vocabulary has room for, up to
@@ -85,8 +86,7 @@ int32_t synthetic_state(int32_t id);
 
 // depth + 1 ids: id i is the token of state splitmix64(seed + i) mod the number of states.
 std::vector<int32_t> synthetic_prompt(int depth, uint64_t seed, int vocab = kQwen3_0_6B.vocab);
-// The n ids that follow `prompt` (which must hold more than synthetic_min_depth(lagset) ids, all
-// with states).
+// The n ids after `prompt`, which needs more than synthetic_min_depth(lagset) ids, all with states.
 std::vector<int32_t> synthetic_continuation(std::span<const int32_t> prompt,
                                             std::string_view lagset, int n,
                                             int vocab = kQwen3_0_6B.vocab);

@@ -54,11 +54,11 @@ constexpr int kCode = 480;
 constexpr int kCodeHidden = 1024;  // the hidden width for which one copy of the signs is enough
 constexpr int kSlotA = 1;
 static_assert(kSlotA + 2 * kCode <= kCodeHidden);
-constexpr double kUnit = 1.0 / 32;  // one codeword sign
-constexpr double kConst = 8.0;      // the constant channel, in units
+constexpr double kUnit = 1.0 / 32;  // magnitude of a codeword sign
+constexpr double kConst = 8.0;      // value of the constant channel, in units of kUnit
 
-// Designed deviation, in units, of the noise that attention and the MLP add to a channel of the
-// residual and that the embedding holds. Measured in HF's fp32 run on `short` (2026-11-22):
+// Designed deviation, in units of kUnit, of the noise that attention and the MLP add to a channel
+// of the residual and that the embedding holds. Measured in HF's fp32 run on `short` (2026-11-22):
 // attention adds 0.05 to 0.07, the MLP 0.06 to 0.07.
 constexpr double kSigmaAttention = 0.08, kSigmaMlp = 0.06, kSigmaEmbed = 0.125;
 constexpr double kDeviation = 73.9;  // standard deviation of 256 equally likely levels
@@ -69,7 +69,7 @@ constexpr double kProjectionNoise = 0.03;
 
 // Factors on the noise of planted rows and columns: over 0, so that no tensor holds zeros, and so
 // small that no planted weight drowns. The figures are from layers 4, 5, 12, 27 of the run above.
-// Planted rows of q and k: noise of 1.1 % of the wave (0.118 beside 10.4), which attention scores
+// Planted rows of q and k: noise of 1.1 % of the planted values (0.118 beside 10.4), which scores
 // tolerate because query and key have many dimensions.
 constexpr double kWaveNoise = 0.13;
 // Planted rows of v, gate and up: noise of 2.1 % of a sign (0.029 beside 1.35). Each channel of a
@@ -85,8 +85,8 @@ constexpr double kPlantedUnitNoise = 0.1;
 // measured in planted layers, 0.43 in others) and of noise units of the SwiGLU (0.53 to 0.55).
 constexpr double kAttentionRms = 0.7, kUnitRms = 0.55;
 
-// Planted attention: kv heads 0-3 with their query heads; each head carries 120 codeword signs, and
-// its wave has 20 frequencies.
+// Planted attention: kv heads 0-3 with their query heads; each head carries 120 codeword signs;
+// its planted query and key use 20 of RoPE's frequencies.
 constexpr int kPlantedKvHeads = 4;
 constexpr int kSignsPerHead = kCode / kPlantedKvHeads;
 constexpr int kFrequencies = 20;
@@ -206,7 +206,7 @@ void fill_query_or_key(const Design& d, const LayerPlan& plan, const std::vector
   if (planted) row.set(0, wave[static_cast<size_t>(r % d.shape.head_dim)] / plan.n1[0]);
 }
 
-// A value is the mean of its sign's copies.
+// A planted row of v yields one codeword sign: the mean over the channels that hold its copies.
 void fill_value(const Design& d, const LayerPlan& plan, int r, Row& row) {
   const int head = r / d.shape.head_dim, j = r % d.shape.head_dim;
   const bool planted = plan.lag && head < kPlantedKvHeads && j < kSignsPerHead;

@@ -17,7 +17,7 @@ uint64_t bytes_of(const ShapeRow& row) {
   return 2 * static_cast<uint64_t>(row.shape.parameters(row.tied));
 }
 
-// Names the largest model of the table that fits `bytes`, for a message.
+// Names the largest model of kShapeTable that fits into `bytes`, for a message.
 std::string largest_within(uint64_t bytes) {
   const ShapeRow* best = nullptr;
   for (const ShapeRow& row : kShapeTable) {

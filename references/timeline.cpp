@@ -8,7 +8,7 @@ namespace mkbench {
 void keep_first_steps(Timeline& timeline, int64_t most) {
   const auto count = static_cast<int64_t>(timeline.spans.size());
   if (count <= most) return;
-  std::map<int, int64_t> of_step;  // -1: of no known step
+  std::map<int, int64_t> of_step;  // step (-1: not known) -> count of its spans
   for (const TimelineSpan& span : timeline.spans) ++of_step[span.step];
   int64_t kept = of_step[-1];
   int whole = 0;

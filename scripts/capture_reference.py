@@ -212,7 +212,7 @@ def check_closed_form(lagset, prompts):
     for p in prompts:
         found = [s["token"] for s in p["steps"]]
         if p["set"] == "strict" and found != synthetic.continuation(p["ids"], lagset, len(found)):
-            raise ValueError(f"{p['name']}: HF in fp32 left the closed form: {found}")
+            raise ValueError(f"{p['name']}: HF in fp32 gives other ids than the closed form: {found}")
 
 
 def published():

@@ -43,7 +43,7 @@ def legend(names: list) -> dict:
 def beside(panels: list, heading: dict) -> dict:
     """Panels in a row, under a heading and one legend."""
     for panel in panels:
-        panel.pop("params", None)  # only a whole figure may have them
+        panel.pop("params", None)  # Vega-Lite allows params in the whole figure only
     return {"title": heading, "params": page_charts.PICKED, "hconcat": panels, "spacing": 40,
             "resolve": {"scale": {"color": "shared", "shape": "shared"}}}
 

@@ -61,7 +61,7 @@ def list_in_manifest(path):
         return  # a folder of the user
     listed = read_json(manifest) if manifest.exists() else {"files": {}}
     if not isinstance(listed, dict) or "files" not in listed:
-        return  # another program's
+        return  # the manifest of another program
     listed["files"][path.name] = {"sha256": file_sha256(path), "bytes": path.stat().st_size}
     manifest.write_text(json.dumps(listed, indent=2) + "\n")
 

@@ -96,7 +96,7 @@ def check_tools(options):
 
 
 def step_module(torch, options):
-    """One token in the order and the roundings of baselines/eager_model.cpp, over the tensors of static_step.cpp."""
+    """A module for one decode step: order and roundings of baselines/eager_model.cpp, tensors of static_step.cpp."""
     nn = torch.nn.functional
     heads, kv_heads, dim, width = options.heads, options.kv_heads, options.head_dim, options.intermediate
     lowest = torch.finfo(torch.bfloat16).min

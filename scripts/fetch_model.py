@@ -39,7 +39,7 @@ except ImportError as missing:
 
 WANTED = re.compile(r"[^/]+\.safetensors|model\.safetensors\.index\.json|(generation_)?config\.json|merges\.txt|vocab\.json"
                     r"|(tokenizer|tokenizer_config|special_tokens_map|added_tokens)\.json")
-# Room that a full disk must keep: other programs write there too.
+# Bytes that a fetch leaves free on the disk: other programs write there too.
 SPARE_BYTES = 64 << 20
 # The client writes whole chunks, so an interruption loses at most one.
 constants.DOWNLOAD_CHUNK_SIZE = 1 << 18
@@ -63,13 +63,13 @@ class Bar(tqdm):
 
 
 def say(text):
-    """A line of progress."""
+    """Prints a line of progress, unless --quiet is given."""
     if not Bar.silent:
         print(text, file=sys.stderr)
 
 
 def elsewhere(name):
-    """The command for another machine, and what to do with its result."""
+    """Advice: how to fetch the model on another machine and use it on this one."""
     revision = "" if name.revision == "main" else f" --revision {name.revision}"
     folder = name.id.split("/")[1]
     return (f"on a machine with a connection: hf download {name.id}{revision} --local-dir {folder} "
@@ -181,7 +181,7 @@ def check_cached(snapshot, name):
 
 
 def fetch(name):
-    """The snapshot folder, complete. Raises BadInput and CannotHere."""
+    """Fetches what is missing; returns the complete snapshot folder. Raises BadInput and CannotHere."""
     info = repository(name)
     files = wanted_files(info, name)
     cache = pathlib.Path(constants.HF_HUB_CACHE)

@@ -47,7 +47,7 @@ def need_modules(*names: str) -> None:
 
 
 def print_matrix(file: str, plan: fleet_plan.Plan) -> None:
-    """A matrix of GitHub's workflows: each entry is the name of a cell and the arguments of its run."""
+    """Prints the matrix for a GitHub workflow: each entry is the name of a cell and the arguments of its run."""
     cells = fleet_plan.cells_of(dataclasses.replace(plan, cards=dataclasses.replace(plan.cards, each=False)), 1)
     if len(cells) > fleet_plan.MOST_MATRIX_JOBS:
         raise fleet_plan.BadPlan(f"{file}: found {len(cells)} cells, wanted at most {fleet_plan.MOST_MATRIX_JOBS}, the jobs "

@@ -25,7 +25,7 @@ class Card:
     id: str
     kind: str
     stand_in: bool
-    facts: dict  # a row of the table cards
+    facts: dict  # the card's row in the store's table `cards`
     done: int = 0
     failed: int = 0
     gb_per_s: float | None = None  # of the ceiling, median over its runs
@@ -148,8 +148,8 @@ def compare_kind(cards: list, rows: list, sentences: list, notes: list) -> None:
         card.reads = reads.get(card.id)
         card.over = {engine: values[card.id] for engine, values in over.items() if card.id in values}
     if len(cards) < LEAST_CARDS:
-        notes.append(f"{kind}: {in_words(len(cards))} card{'s' * (len(cards) > 1)}: listed alone, an outlier needs at least "
-                     f"{LEAST_CARDS} to be told")
+        notes.append(f"{kind}: {in_words(len(cards))} card{'s' * (len(cards) > 1)}: too few to tell an outlier, "
+                     f"which takes at least {LEAST_CARDS}")
     else:
         has_share = any(row["share"] for row in rows)
         off, off_shares = outliers(reads), {engine: outliers(values) for engine, values in over.items()}
@@ -167,22 +167,22 @@ def sentences_of(card: Card, others: int, off: dict, off_shares: dict, roles: di
     mine = {engine: values[card.id] for engine, values in off_shares.items() if card.id in values}
     neighbours = f"its {in_words(others)} neighbours"
     if not has_share:
-        return [(f"card {card.name}: {engine}'s rate is {percent(by)} than on {neighbours}; no ceiling was measured, so card "
-                 "and kernel cannot be told apart", "open") for engine, by in mine.items()]
-    found = []
+        return [(f"card {card.name}: {engine}'s token rate is {percent(by)} than on {neighbours}; no ceiling was "
+                 "measured, so card and kernel cannot be told apart", "open") for engine, by in mine.items()]
+    found, where = [], f"card {card.name}: read rate"
     kernels = {engine: by for engine, by in mine.items() if roles.get(engine) != "baseline"}
     steady = [engine for engine in card.shares if engine not in mine and roles.get(engine) != "baseline"]
     if card.id in off:
-        as_others = f"{' and '.join(steady)}'s share on it is as on the others" if steady else ""
-        differ = " and ".join(f"{engine}'s share on it is {percent(by)}" for engine, by in kernels.items())
+        as_others = f"{' and '.join(steady)}'s share of it is as on the others" if steady else ""
+        differ = " and ".join(f"{engine}'s share of it is {percent(by)}" for engine, by in kernels.items())
         why = "the card and the kernel" if kernels else "the card"
         kernel = "; ".join(part for part in (as_others, differ) if part) or "no kernel was timed on it"
-        found.append((f"card {card.name} reads {percent(off[card.id])} than {neighbours}; {kernel}: {why}", "card"))
+        found.append((f"{where} {percent(off[card.id])} than on {neighbours}; {kernel}; cause: {why}", "card"))
     else:
-        found += [(f"card {card.name} reads as {neighbours}; {engine}'s share on it is {percent(by)}: the kernel", "kernel")
+        found += [(f"{where} as on {neighbours}; {engine}'s share of it is {percent(by)}; cause: the kernel", "kernel")
                   for engine, by in kernels.items()]
-        found += [(f"card {card.name} reads as {neighbours}; {engine}'s rate on it is {percent(by)}: a baseline waits for "
-                   "its host at every launch, so this tells of the host", "open")
+        found += [(f"{where} as on {neighbours}; {engine}'s token rate is {percent(by)}; cause: probably the host, for "
+                   "which a baseline waits at every launch", "open")
                   for engine, by in mine.items() if roles.get(engine) == "baseline"]
     return found
 
@@ -227,7 +227,7 @@ def table(facts: Facts) -> tuple:
     """(headings, rows of texts)"""
     engines = list(dict.fromkeys(engine for card in facts.cards for engine in card.over))
     shared = {engine for card in facts.cards for engine in card.shares}
-    headings = ["card", "kind", "cells", "failed", "ceiling GB/s", "reads, of its kind",
+    headings = ["card", "kind", "cells", "failed", "ceiling GB/s", "read rate, of its kind",
                 *(f"{engine}: {'share (of its kind)' if engine in shared else '(rate of its kind)'}" for engine in engines),
                 "SM MHz", "throttled", "dropped", "C at most", "ECC corrected / not", "host"]
 

@@ -70,7 +70,7 @@ class Claim:
     cell: fleet_plan.Cell
     card: str
     worker: str
-    number: int  # of the try
+    number: int  # of the try, from 1
 
     @property
     def marker(self) -> str:
@@ -116,7 +116,7 @@ class Folder:
     def claim(self, card: str, worker: str):
         """Claims a cell that has not run on this card yet; None if there is none. A cell that failed on this card is
         left to other cards at work, if one of them may take it: another card tells more."""
-        ran = collections.defaultdict(set)  # base -> cards
+        ran = collections.defaultdict(set)  # base of a cell -> cards that a copy of it ran on
         for state in ("running", "done", "failed") if self.plan.cards.each else ():
             for name in self.names(state):
                 ran[fleet_plan.base_of(name)].add(name.split("@")[1])

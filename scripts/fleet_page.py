@@ -20,9 +20,9 @@ NAME = "fleet.html"
 CARDS_BESIDE = 12  # with more cards each chart takes the page's whole width
 CARDS_LABELLED = 32  # with more cards some names below a chart are left out
 CASES_SHOWN = 12  # cases that get charts
-FIELDS_SHOWN = 20000  # of the matrix; the store has all
-ROWS_SHOWN = 1000  # of tries that did not end as done
-CARDS_DRAWN = 64  # in the chart of what ran when
+FIELDS_SHOWN = 20000  # most fields of the matrix, and most tries in the chart of what ran when; the store has all
+ROWS_SHOWN = 1000  # most rows in the table of tries that did not end as done
+CARDS_DRAWN = 64  # most cards in the chart of what ran when
 
 
 def write(folder: pathlib.Path, base: sqlite3.Connection, facts: fleet_cards.Facts, refused: list) -> None:
@@ -30,10 +30,10 @@ def write(folder: pathlib.Path, base: sqlite3.Connection, facts: fleet_cards.Fac
     try:
         text = fill(report_page.template("fleet.html.j2"), folder, base, facts, refused, report_page.scripts_of_page())
     except ImportError as error:
-        print(f"fleet: no {NAME}: no {error.name}", file=sys.stderr)
+        print(f"fleet: {NAME} is not written: there is no module {error.name}", file=sys.stderr)
         return
     except report_page.BadScript as error:
-        print(f"fleet: no {NAME}: {error}", file=sys.stderr)
+        print(f"fleet: {NAME} is not written: {error}", file=sys.stderr)
         return
     whole_file.put(folder / NAME, text)
     print(f"fleet: {folder / NAME}", file=sys.stderr)
@@ -96,8 +96,8 @@ def card_charts(page: page_tables.Page, facts: fleet_cards.Facts) -> list:
         over = [{"card": c.name, "engine": engine, "value": 100 * value, "text": f"{100 * value:.2f} %"}
                 for c in cards for engine, value in c.over.items()]
         if over:
-            what = "Its share of the card's own ceiling" if any(c.shares for c in cards) else \
-                "No ceiling was measured here: its rate"
+            what = "An engine's share of the card's own ceiling" if any(c.shares for c in cards) else \
+                "No ceiling was measured here: an engine's token rate"
             made.append(page.chart(f"Engines, card by card: {kind}", f"{what}, over the median of the kind. If a dot "
                                    "is off the line and the card's reading is on it, the kernel differs, not the card.",
                                    dots(page, over, "% of its kind", 100), wide))

@@ -86,7 +86,7 @@ def read_options(found) -> tuple:
     return tuple(found)
 
 
-EXCLUDED = {"model": "models", "depth": "depths", "engine": "engines", "n_gen": "n_gen"}  # key -> its axis
+EXCLUDED = {"model": "models", "depth": "depths", "engine": "engines", "n_gen": "n_gen"}  # key -> axis of the plan
 
 
 def read_exclude(found) -> tuple:
@@ -115,12 +115,12 @@ class Cards:
 class Slurm:
     partition: str = key("", text(r"[\w.,-]+"))
     account: str = key("", text(r"[\w.,-]+"))
-    minutes: int = key(60, whole(1))  # of a job, which takes cell after cell
+    minutes: int = key(60, whole(1))  # time limit of a job, which takes cell after cell
     jobs: int = key(0, whole(1))  # most jobs at a time; 0: as many as cards or cells
     cpus: int = key(0, whole(1))
     memory_gb: int = key(0, whole(1))
     srun: tuple = key((), texts)  # options of srun, as --container-image=...
-    sbatch: dict | None = key(None, value(dict, "a table of sbatch's options"))  # without dashes
+    sbatch: dict | None = key(None, value(dict, "a table of sbatch's options"))  # their names without dashes
     setup: tuple = key((), texts)  # lines of shell before a job's work
 
 
@@ -134,7 +134,7 @@ class Plan:
     compare: tuple = key(("eager",), texts)
     repeats: int = key(1, whole(1))
     tries: int = key(2, whole(1))  # most tries of a cell that fails
-    minutes: float = key(30, number_of("minutes"))  # limit of a cell
+    minutes: float = key(30, number_of("minutes"))  # time limit of a cell
     device: str = key("cuda", text("cuda|cpu"))
     options: tuple = key((), read_options)  # of mkbench run, for all cells
     program: str = key("", text())  # the mkbench of the nodes; empty: this one
@@ -218,7 +218,7 @@ def plan_of(file: str, table: dict) -> Plan:
                               f"{EXCLUDED[name]}")
     if plan.cards.stand_ins and plan.device != "cpu":
         raise BadPlan(f"{file}: cards.stand_ins: found {plan.cards.stand_ins} with device = \"{plan.device}\", wanted "
-                      "device = \"cpu\": a job on the CPU may stand for a card, a card needs none")
+                      "device = \"cpu\": only a job on the CPU stands in for a card")
     if not cells_of(plan, 1):
         raise BadPlan(f"{file}: exclude: no cell is left")
     return plan

@@ -46,7 +46,7 @@ class Local:
         self.executor.update_parameters(timeout_min=10**6, gpus_per_node=0)
 
     def submit(self, cells: int) -> dict:
-        """name of worker -> job"""
+        """Submits a job for each card. Returns name of worker -> job."""
         self.round += 1
         stamp = f"{fleet_gpus.host()}-{os.getpid()}-{int(time.time())}-{self.round}"
         found = {}
@@ -181,7 +181,7 @@ def run(folder: fleet_cells.Folder, backend, quiet: bool) -> str:
             if counts["waiting"] == 0 and counts["running"] == 0:
                 return ""
             if counts["waiting"] == 0:
-                time.sleep(POLL_S)  # workers of an earlier call are at it
+                time.sleep(POLL_S)  # workers of an earlier call run the last cells
                 continue
             try:
                 jobs = backend.submit(counts["waiting"])

@@ -26,7 +26,7 @@ POLL_S = 0.2
 LINGER_S = 0.5
 BEFORE_END_S = 120  # a cell must end this long before its job's limit: Slurm signals a minute before it, or earlier
 LOCK_BEATS = 6  # beats to wait for a card that another job of the fleet is about to leave
-INTERRUPT_S = 30  # for mkbench to write a partial report
+INTERRUPT_S = 30  # time for mkbench to write a partial report
 PR_SET_PDEATHSIG = 1
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)  # the last two: submitit's, before a time limit
 
@@ -55,7 +55,7 @@ def version_of(program: str) -> str:
 
 
 def die_with_parent() -> None:
-    """In the child: SIGTERM if the worker dies, so that the card is free."""
+    """Called in the child: it gets SIGTERM if the worker dies, so that the card is free."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 

@@ -21,7 +21,7 @@ VERSION = 1  # PRAGMA user_version of the file
 RUN_COLUMNS = ("report_sha256", "added", "started", "git_sha", "label", "device", "uuid", "driver", "verdict")
 TABLES = {"runs": f"id INTEGER PRIMARY KEY, {', '.join(f'{name} TEXT NOT NULL' for name in RUN_COLUMNS)}, "
                   "UNIQUE (report_sha256)",
-          "results": "run INTEGER NOT NULL REFERENCES runs (id)"}  # and the columns of -o jsonl, as they come
+          "results": "run INTEGER NOT NULL REFERENCES runs (id)"}  # further columns are added as -o jsonl has them
 
 
 class BadHistory(Exception):

@@ -112,7 +112,7 @@ def send_frame(channel: socket.socket, message: dict) -> None:
 
 
 def read_exactly(channel: socket.socket, size: int) -> bytes:
-    """Fewer bytes where the parent has closed its end."""
+    """`size` bytes; fewer where the parent has closed its end."""
     data = b""
     more = b"?"
     while len(data) < size and more:
@@ -122,7 +122,7 @@ def read_exactly(channel: socket.socket, size: int) -> bytes:
 
 
 def read_frame(channel: socket.socket) -> dict | None:
-    """None where the parent has closed its end."""
+    """The next message; None where the parent has closed its end."""
     head = read_exactly(channel, 4)
     return json.loads(read_exactly(channel, *struct.unpack("<I", head))) if len(head) == 4 else None
 
@@ -304,7 +304,7 @@ class Server:
         held, n = self.engine(call), call["n"]
         if n < 1:
             raise HostError("bad_input", f"decode: n: found {n}, wanted at least 1")
-        at_ids = (4 * n + 63) // 64 * 64  # DecodeArena
+        at_ids = (4 * n + 63) // 64 * 64  # as in DecodeArena of harness/wire/arena.h
         forced = self.arena.array(numpy.int32, 0, n).copy() if call["forced"] else None
         logits = self.arena.array(numpy.float32, 2 * at_ids, n, held.vocab) if call["logits"] else None
         label = call["label"] or {"message": "decode", "category": "", "payload": 0, "opens": "", "closes": False}

@@ -112,7 +112,7 @@ def train(lane, text, seed, max_steps, device, report):
             report(f"step {step}: loss {loss.item():.5f}")
         elif step % lane.check_every == 0:
             d, ratio, off_text = judge(lane, dict(model.named_parameters()), text, device)
-            report(f"step {step}: loss {loss.item():.5f}, D {d:.3f}, margin/tau {ratio:.2f}, off the text {off_text}")
+            report(f"step {step}: loss {loss.item():.5f}, D {d:.3f}, margin/tau {ratio:.2f}, {off_text} wrong steps")
             if d <= ENOUGH_D and ratio >= ENOUGH_MARGIN and off_text == 0:
                 tensors = {k: v.detach().to(torch.bfloat16).cpu().contiguous() for k, v in model.named_parameters()}
                 return tensors, {"steps": step, "loss": loss.item(), "D": d, "smallest_margin_over_tau": ratio}
@@ -131,7 +131,7 @@ def capture(lane, folder, text, device):
     entry, done, summary = capture_reference.capture(str(folder), prompts, device, batch=lane.rows)
     found = [[step["token"] for step in p["steps"]] for p in done]
     if found != text[:, lane.prompt : lane.prompt + lane.steps].tolist():
-        raise SystemExit("HF in fp32 left the text, step by step")
+        raise SystemExit("HF in fp32, decoding step by step, does not give the text")
     made = capture_reference.provenance(device, None, batch=lane.rows)
     made["sketch"] = {"seed": capture_reference.SKETCH_SEED, "projections": capture_reference.PROJECTIONS}
     # mkbench looks for <folder of references>/<name of the model in lower case>.

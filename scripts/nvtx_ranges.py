@@ -6,7 +6,7 @@ import sys
 
 
 def load_recorder() -> ctypes.CDLL:
-    """Raises IndexError or OSError where there is no such library."""
+    """The library. Raises IndexError or OSError where there is none."""
     return ctypes.CDLL(sys.argv[1])
 
 

@@ -274,7 +274,7 @@ HINTS = {"rate": "Higher is better.", "ms": "Lower is better.",
 
 
 def group_view(page: Page, cases: list, prefill: bool) -> dict:
-    """Cases that differ in depth alone, or in the length of a prefill alone."""
+    """What the page shows of cases that differ in depth alone, or in the length of a prefill alone."""
     at, points = [(position_of(case), case) for case in cases], {kind: [] for kind in HINTS}
     for x, case in at:
         for kind, found in measures(case, x).items():
@@ -296,7 +296,7 @@ def group_view(page: Page, cases: list, prefill: bool) -> dict:
 
 
 def run_view(page: Page, report: dict, source: str) -> dict:
-    """All of one report."""
+    """What the page shows of one report."""
     meta, verdict, groups = report["meta"], report["verdict"], {}
     for case in report["cases"]:
         page.add_engines(case)

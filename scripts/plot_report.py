@@ -20,9 +20,9 @@ import page_tables
 from report_file import (INCOMPLETE, BadReport, build_of, card_of, is_prefill, labels_of, load, position_of,
                          ranked_comparison, refuse_incomplete, timed)
 
-KINDS = {"rate": "higher is better", "ms": "lower is better"}  # the panels, of page_tables.measures()
+KINDS = {"rate": "higher is better", "ms": "lower is better"}  # the panels, by the keys of page_tables.measures()
 MOST_LABELS = 12  # more would hide each other, and the report's table has them all
-NOTE_LETTERS = 180  # in a line under the title
+NOTE_LETTERS = 180  # most letters in a line under the title
 
 
 class Figure:

@@ -103,7 +103,7 @@ def of(model):
 
 
 def from_texts(texts, steps, tokenizer, folder):
-    """A prompt of each text, whose set its margins decide. Raises BadInput without a tokenizer."""
+    """One prompt for each text; margins will decide its set. Raises BadInput without a tokenizer."""
     if tokenizer is None:
         raise BadInput(f"{folder}: has no tokenizer.json; --prompts FILE.json names prompts by their ids")
     out = []

@@ -73,7 +73,7 @@ def card_of(report: dict) -> str:
 
 
 def build_of(report: dict) -> str:
-    """The mkbench that wrote it: version and commit."""
+    """The mkbench that wrote the report: version and commit."""
     meta = report["meta"]
     sha = str(meta.get("git_sha", ""))[:10]
     return f"mkbench {meta.get('version', '?')}" + (f" ({sha}{', changed' if meta.get('dirty') else ''})" if sha else "")
@@ -115,7 +115,7 @@ def rate_ends(engine: dict) -> tuple:
 
 
 def comparison_of(case: dict, engine: dict):
-    """The comparison with the fastest baseline that has times, as in the terminal's table."""
+    """The engine's comparison with the fastest baseline that has times, as in the terminal's table."""
     times = {e["name"]: finite(e["ms_per_tok"]["mean"]) or math.inf for e in timed(case) if e["role"] == "baseline"}
     own = [c for c in case["comparisons"]
            if c["candidate"] == engine["name"] and c["baseline"] in times and c["speedup"] is not None]

@@ -2,8 +2,8 @@
 
   report_page.py REPORT.json [REPORT.json ...] --out FILE.html
 
-Charts are Vega-Lite specifications, drawn by Vega as vl-convert-python packs it, which the page contains. A policy
-in the page forbids every request, and every script but its two.
+Charts are Vega-Lite specifications, drawn by Vega as vl-convert-python packs it, which the page contains. The
+page's content security policy forbids every request, and every script but its two.
 
 Exit status: 0 written, 1 a module is missing or the file cannot be written, 2 a report that cannot be read.
 """

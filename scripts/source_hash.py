@@ -72,7 +72,7 @@ def covered(path: str) -> tuple[str, ...]:
 
 
 def source_hash(kind: str, root: pathlib.Path = ROOT) -> str:
-    """64 hex digits."""
+    """The hash `kind` of a tree: 64 hex digits."""
     digest = hashlib.sha256()
     # New files count before they are added: a copied tree may come with an index that is older than it.
     paths = [path for path in tracked_files(root, untracked=True) if kind in covered(path)]

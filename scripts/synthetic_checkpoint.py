@@ -84,7 +84,7 @@ def state_bits(vocab):
 
 
 def lfsr_step(s, bits=17):
-    """L: one step of the LFSR; ints or integer arrays."""
+    """The state after `s`, one step of the LFSR on; for ints or integer arrays."""
     return (s >> 1) ^ (LFSR_TAPS[bits] * (s & 1))
 
 
@@ -107,7 +107,7 @@ def prompt(depth, seed, vocab=SHAPE.vocab):
 
 
 def continuation(ids, lagset, n, vocab=SHAPE.vocab):
-    """The n ids after `ids`, straight from P_l(t) = P_(l-1)(t) xor P_(l-1)(t - lag): the closed form."""
+    """The n ids after `ids` by the closed form: references/synthetic.h has the rule for the states."""
     table, steps = states_of_ids(vocab), [lag for _, lag in sorted(LAGS[lagset].items())]
     states = [int(table[i]) for i in ids]
     reach = sum(steps)
@@ -122,7 +122,7 @@ def continuation(ids, lagset, n, vocab=SHAPE.vocab):
 
 
 def levels(tensor, begin, end):
-    """h of the flat indices [begin, end); both are multiples of 8."""
+    """The bytes h (see the top of this file) of flat indices [begin, end); both are multiples of 8."""
     words = np.arange(begin // 8, end // 8, dtype=np.uint64) + np.uint64(tensor << 40)
     return checkpoint_format.splitmix64(words).astype("<u8").view(np.uint8)
 
@@ -139,11 +139,11 @@ class Tensor:
     def __init__(self, number, rows, cols, factor):
         self.number, self.rows, self.cols = number, rows, cols
         self.blocks = [(slice(0, rows), slice(0, cols), factor)]  # later blocks win
-        self.planted = []  # (rows, cols, values, set): arrays of indices and doubles
+        self.planted = []  # (rows, cols, values, exact): arrays of indices and doubles; exact: without noise
         self.base = 0.0
 
     def noise(self, rows, cols, factor):
-        """Gives a block noise of deviation `factor`."""
+        """Sets the deviation of the noise in a block to `factor`."""
         self.blocks.append((rows, cols, factor))
 
     def add(self, rows, cols, values):

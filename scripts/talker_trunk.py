@@ -9,8 +9,8 @@ layers [4]; --layers 0 takes all 28. They are written as a folder of Qwen3-TTS, 
 no Qwen3-TTS; its Qwen3VLTextModel has the same modules with the same interleaved mRoPE, and runs here on the CPU with
 the talker's config, inputs_embeds and three equal rows of positions. The truth is that model in fp32. The unit of an
 engine's error is the error of the same model in bf16, its head in fp32. --engine takes a name of the probe (oracle,
-truth, eager, host-twin; plain with --cuda) or a library's path. Prints a line for each engine and entry; exit status
-1 where one fails, 77 where --cuda finds no GPU.
+truth, eager, host-twin; plain with --cuda) or a library's path. Prints a line for each engine and kind of input; exit
+status 1 where one fails, 77 where --cuda finds no GPU.
 """
 
 import argparse
@@ -36,9 +36,9 @@ import synthetic_checkpoint as synthetic
 SHAPE = shape_table.ROWS["qwen3-tts-talker"]
 SECTIONS = [24, 20, 20]
 NAMES = {"model.embed_tokens.weight": "talker.model.codec_embedding.weight", "lm_head.weight": "talker.codec_head.weight"}
-# Largest error of logits and of hidden vectors. Engines in fp32: relative to the truth; 2e-6 was seen. Others: over the
-# error of HF's bf16. On a CPU, with 4 and with 28 layers, eager was at 0.98 to 1.14 and host-twin at 0.03 to 0.19;
-# engines that accumulate in fp32 have the limit of their class in parity.
+# Limits of the relative errors of logits and hidden vectors. Engines in fp32: of the error itself (2e-6 was measured).
+# Others: of its ratio to the error of HF's bf16. On a CPU, with 4 and with 28 layers, eager had ratios of 0.98 to 1.14,
+# host-twin of 0.03 to 0.19; engines that accumulate in fp32 have the limit of their class in parity.
 FP32_ENGINES, FP32_LIMIT = ("oracle", "truth"), 1e-4
 EAGER_LIMIT, ACCUMULATE_LIMIT = 1.5, 0.35
 ON_CPU, ON_CUDA = ("oracle", "truth", "eager", "host-twin"), ("eager", "plain")
@@ -111,7 +111,7 @@ class Run:
 
 @torch.inference_mode()
 def run_hf(shape, state, vectors, dtype, rows=None):
-    """All vectors in one pass. `rows`: positions (3, n) instead of three equal rows."""
+    """Runs transformers on all vectors in one pass. `rows`: positions (3, n) instead of three equal rows."""
     model = build(shape, state, dtype)
     n = vectors.shape[0]
     positions = torch.arange(n).expand(3, n) if rows is None else rows
@@ -125,7 +125,7 @@ class Refused(Exception):
 
 
 def run_engine(probe, engine, folder, inputs, shape, cuda=False, rows=None):
-    """`inputs`: vectors (n, hidden) or ids (n); `rows`: positions (3, n) to go with them. Raises Refused."""
+    """Runs a probe's engine. `inputs`: vectors (n, hidden) or ids (n); `rows`: positions (3, n). Raises Refused."""
     by_vector = inputs.dim() == 2
     with tempfile.TemporaryDirectory() as scratch:
         source, answer, positions = (pathlib.Path(scratch) / name for name in ("in", "out", "positions"))
@@ -217,7 +217,7 @@ def make_case(layers, weights, steps):
 
 
 def judge(case, probe, engine, folder, cuda):
-    """Prints a line for each entry; returns whether all of them pass."""
+    """Prints a line for each kind of input, vector or id; returns whether all of them pass."""
     passes = True
     for entry, inputs in case.entries().items():
         begin = time.monotonic()

@@ -45,7 +45,7 @@ class Tokenizer:
         """Raises BadInput naming the file."""
         self.path = folder / "tokenizer.json"
         try:
-            import tokenizers  # an ids-only capture does without
+            import tokenizers  # here, because a capture of ids alone needs no tokenizers
         except ImportError as error:
             raise BadInput(f"{error}; to install it: python3 -m pip install -r scripts/requirements/capture.txt") from None
         try:

@@ -185,7 +185,7 @@ def write_checkpoint(folder, config, tensors, made_by, training):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(CONFIGS)} (default: all)")
-    parser.add_argument("--out", type=pathlib.Path, default=checkpoint_format.DATA, help="folder that gets one folder a name")
+    parser.add_argument("--out", type=pathlib.Path, default=checkpoint_format.DATA, help="gets a folder for each NAME")
     args = parser.parse_args()
     for name in args.names or CONFIGS:
         start = time.monotonic()

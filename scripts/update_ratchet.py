@@ -45,7 +45,7 @@ def measured(path):
             synthetic = case["model"]["name"].startswith("synthetic")
             name = "synthetic" if synthetic else pathlib.PurePath(case["model"]["name"].rstrip("/")).name
             card = engine["device"].split(" ", 1)[-1]
-            # The hash of published ids, which give no ratios, would come last.
+            # A reference of published ids, which gives no ratios, has its hash after that of one with logits.
             reference = parity["reference_sha256"].split(", ")[0]
             key = (engine["resolved_name"], card, name, "short" if synthetic else "", reference)
             values = found.setdefault(key, {})

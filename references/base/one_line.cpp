@@ -17,7 +17,7 @@ std::string one_line(const std::string& text, size_t max_length) {
   for (size_t i = 0; i < text.size(); ++i) {
     const auto c = static_cast<unsigned char>(text[i]);
     const size_t control = control_bytes(text, i);
-    const bool starts = (c & 0xc0) != 0x80;  // of a code point
+    const bool starts = (c & 0xc0) != 0x80;  // `c` begins a code point
     if (starts && ++length > max_length) return out + "...";
     if (c == '\n') {
       out += "\\n";

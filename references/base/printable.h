@@ -9,7 +9,7 @@ namespace mkbench {
 
 // `bytes` as one line of valid UTF-8 that neither moves a cursor nor changes the direction of
 // writing: a backslash is doubled, bytes that are no whole character and control characters become
-// \n, \t, \r or \x1b, and other invisible or unassigned characters \u{202e}.
+// escapes like \n or \x1b, and other invisible or unassigned characters escapes like \u{202e}.
 std::string printable(std::string_view bytes);
 
 // The bytes for which printable() returns `text`; nullopt if there are none.

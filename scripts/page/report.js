@@ -17,7 +17,7 @@
   const size = {width: "container", autosize: {type: "fit-x", contains: "padding"}};
   const views = [];
 
-  // Specifications hold tables with the names of their columns once.
+  // A table in a specification lists the names of its columns once, for all rows.
   function unpack(node) {
     if (node.data && node.data.values && node.data.values.columns) node.data.values = objects(node.data.values);
     if (node.data && node.data.name) node.data = {values: data[node.data.name]};

@@ -106,7 +106,7 @@ class Local(FleetCliTest):
         self.check_whole(12)
         self.assertEqual(len(fleet_support.rows(self.out, "SELECT card FROM cards WHERE stand_in = 1")), 3)
         self.assertEqual(len(set(fleet_support.rows(self.out, "SELECT c.base, t.card FROM tries t JOIN cells c USING (cell)"))), 12)
-        self.assertIn("three cards: listed alone", done.stdout)
+        self.assertIn("three cards: too few to tell an outlier", done.stdout)
         self.assertIn("12 of 12 cells done", done.stderr)
         self.assertTrue((self.out / "fleet.html").stat().st_size > 500_000)
         self.assertEqual(sorted(p.stem for p in (self.out / "parquet").iterdir()),
@@ -322,7 +322,7 @@ class Slow(FleetCliTest):
         self.out = self.folder / "stand-ins"
         self.check_whole(2)
         self.assertIn("stand-in: ", done.stdout)
-        self.assertIn("two cards: listed alone", done.stdout)
+        self.assertIn("two cards: too few to tell an outlier", done.stdout)
 
 
 if __name__ == "__main__":

@@ -46,15 +46,15 @@ class Sentences(CardsTest):
 
     def test_one_card_of_eight_is_off(self):
         for told, wanted in (
-                ({"read": 0.94}, rf"^card GPU-33333333 reads [56]\.\d % less than {NEIGHBOURS}; ring and plain's share on it is as "
-                                 "on the others: the card$"),
-                ({"slower": {"ring": 1.05}}, f"^card GPU-33333333 reads as {NEIGHBOURS}; ring's share on it is 4.8 % less: the "
-                                             "kernel$"),
+                ({"read": 0.94}, rf"^card GPU-33333333: read rate [56]\.\d % less than on {NEIGHBOURS}; ring and "
+                                 "plain's share of it is as on the others; cause: the card$"),
+                ({"slower": {"ring": 1.05}}, f"^card GPU-33333333: read rate as on {NEIGHBOURS}; ring's share of it is "
+                                             "4.8 % less; cause: the kernel$"),
                 ({"read": 0.9, "slower": {"ring": 1.05}},
-                 rf"^card GPU-33333333 reads \S+ % less than {NEIGHBOURS}; plain's share on it is as on the others; ring's share "
-                 "on it is 4.8 % less: the card and the kernel$"),
-                ({"slower": {"eager": 1.5}}, f"reads as {NEIGHBOURS}; eager's rate on it is 33.3 % less: a baseline waits for its "
-                                             "host")):
+                 rf"^card GPU-33333333: read rate \S+ % less than on {NEIGHBOURS}; plain's share of it is as on the "
+                 "others; ring's share of it is 4.8 % less; cause: the card and the kernel$"),
+                ({"slower": {"eager": 1.5}}, f": read rate as on {NEIGHBOURS}; eager's token rate is 33.3 % less; "
+                                             "cause: probably the host")):
             with self.subTest(told):
                 said, facts = self.sentences(spread() | {UUIDS[3]: told})
                 self.assertEqual((len(said), facts.exit_code), (1, 0))
@@ -66,14 +66,14 @@ class Sentences(CardsTest):
     def test_three_cards_are_only_listed(self):
         said, facts = self.sentences({UUIDS[0]: {}, UUIDS[1]: {}, UUIDS[2]: {"read": 0.5}})
         self.assertEqual(said, [])
-        self.assertEqual(facts.notes, ["NVIDIA H100 80GB HBM3: three cards: listed alone, an outlier needs at least 4 to be told"])
+        self.assertEqual(facts.notes, ["NVIDIA H100 80GB HBM3: three cards: too few to tell an outlier, which takes at least 4"])
         self.assertIn("| GPU-22222222", fleet_cards.render(facts))
 
     def test_without_a_ceiling_nothing_is_told_apart(self):
         said, _ = self.sentences(spread(5) | {UUIDS[2]: {"slower": {"ring": 1.2}}}, stand_in=True)
         self.assertEqual(len(said), 1)
-        self.assertRegex(said[0], r"ring's rate is 16.\d % less than on its four neighbours; no ceiling was measured, so card and "
-                                  r"kernel cannot be told apart")
+        self.assertRegex(said[0], r"ring's token rate is 16.\d % less than on its four neighbours; no ceiling was "
+                                  r"measured, so card and kernel cannot be told apart")
 
     def test_cards_that_compute_otherwise(self):
         other = {"bits": {"ring": "bb" * 32}}

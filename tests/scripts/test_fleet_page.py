@@ -37,7 +37,7 @@ class Looked(page_looked.LookedTest, FleetTest):
             for scheme in ("light", "dark"):
                 page = self.look(path, width, scheme)
                 self.check_drawn(page, path, 2 + 2 * 3 + 1)
-                self.assertTrue(page.get_by_text("GPU-44444444 reads 10.0 % less than its four neighbours").is_visible())
+                self.assertTrue(page.get_by_text("GPU-44444444: read rate 10.0 % less than on its four neighbours").is_visible())
         self.assertEqual(page.locator("#cards tbody tr").count(), 5)
         self.assertEqual(page.locator("#matrix .badge.good").count(), 5)
         self.assertEqual(page.locator("#matrix .badge.bad").count(), 1)
