@@ -42,8 +42,8 @@ struct VersionRow {
   int base_processes = 0, head_processes = 0;
   Number ratio;  // HEAD's time over BASE's: TimeRatio
   std::optional<Interval> ci;
-  // Ratio of times divided by the control's time in the same process. The control (empty: none) is
-  // what changes of the machine affect as much: the ceiling, on a CPU the first baseline.
+  // HEAD over BASE of times divided by the control's in the same process. The control (empty: none)
+  // is slowed as much by a change of the machine: the ceiling, on a CPU the first baseline.
   std::string control;
   Number relative;
   std::optional<Interval> relative_ci;

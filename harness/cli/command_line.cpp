@@ -105,8 +105,7 @@ void build_app(CliApp& cli, const CommandRow& command) {
     } else {
       cli.handles[i] =
           cli.app.add_option(names, cli.given[i], help)->type_name(std::string(flag.value));
-      // join() keeps its default separator: with a comma CLI11 would split the items and drop empty
-      // ones.
+      // join() keeps its default separator: at a comma CLI11 would split, and drop empty items.
       if (flag.is_list()) cli.handles[i]->join();
     }
     if (flag.hidden) cli.handles[i]->group("");

@@ -17,7 +17,7 @@ namespace {
 
 constexpr int kEver = std::numeric_limits<int>::max();
 
-// A depth that is measured for a whole range of positions, and the end of the range.
+// A depth to measure, which stands for the positions from the previous range's `until` to its own.
 struct DepthRange {
   int depth, until;
 };
@@ -72,7 +72,7 @@ const TunedTime& quickest(const Times& times) {
                            [](const TunedTime& a, const TunedTime& b) { return a.us < b.us; });
 }
 
-// Times one ring engine at several paces and splits.
+// Times one ring engine with several paces (copies in flight, gap) and values of split_from.
 struct Sweep {
   Engine& engine;
   const ModelShape& shape;

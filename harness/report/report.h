@@ -28,7 +28,7 @@ inline constexpr int kReportSchemaMajor = 1, kReportSchemaMinor = 8;  // new fie
 
 // Ablations of an engine: what remains of its time when a term is left out. Diagnostics.
 struct ProfileReport {
-  std::vector<double> no_waits_runs_us, no_loads_runs_us;  // per token
+  std::vector<double> no_waits_runs_us, no_loads_runs_us;  // us a token
   // Written by aggregate().
   Number full_us, no_waits_us, no_loads_us;
   Number no_waits_fraction;  // the ceiling's time over no_waits_us
@@ -280,7 +280,7 @@ struct CaseReport {
   Verdict verdict = Verdict::kSkipped;
   std::vector<std::string> reasons;
   bool interrupted = false;  // Ctrl-C came before its end: a resumed run repeats the case
-  MemoryBound memory;        // the caller fills it with memory_bound()
+  MemoryBound memory;        // set by set_memory() (archive/recompute.h)
   CeilingReport ceiling;
   std::vector<EngineReport> engines;
   std::vector<ComparisonReport> comparisons;

@@ -32,7 +32,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Factor for time limits of waits inside kernels: a profiler slows kernels, some passes manyfold.
+// Factor for time limits of waits inside kernels: some passes of a profiler slow a kernel manyfold.
 constexpr double kSpinScale = 100;
 
 // One engine of one case under the tool.

@@ -1,5 +1,5 @@
-// `mkbench selftest --faults`: plants every fault of the table and shows which check saw it. Lanes
-// run in hosts, so a crash or a hang fails only its own lane.
+// `mkbench selftest --faults`: plants every fault of harness/selftest/fault_table.h and shows which
+// checks see it. Each lane runs in a host, so a crash or a hang fails that lane alone.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -129,7 +129,7 @@ struct Tally {
   int right = 0, all = 0;
 };
 
-// Width of the table's model column: the longest name, and no narrower than without --model.
+// Width of the printed table's model column: that of the longest name, at least of "tiny-untied".
 size_t model_width(const std::vector<FaultLane>& lanes) {
   size_t width = std::string_view("tiny-untied").size();
   for (const FaultLane& lane : lanes) width = std::max(width, lane.model.size());
@@ -152,7 +152,7 @@ void print_lane(const FaultLane& lane, const LaneResult& result, size_t model_wi
              result.outcome.note.empty() ? "no reason given" : result.outcome.note);
 }
 
-// The lanes of the whole table, or of the models of --model.
+// All lanes of the fault table, or with --model the lanes for these models.
 std::vector<FaultLane> planned_lanes(const SelftestSettings& settings, const MachineProbe& probe) {
   if (settings.models.empty()) return fault_lanes();
   std::vector<FaultLane> lanes;
