@@ -43,7 +43,7 @@ double time_launches(Engine& engine, int depth, int tokens) {
       throw Error(ErrorKind::kRuntime, "tune: ring cannot skip to a depth");
     engine.decode(tokens);
     const double event_ms = engine.last_times().event_ms;
-    if (!(event_ms > 0)) throw Error(ErrorKind::kRuntime, "tune: a launch left no times");
+    if (!(event_ms > 0)) throw Error(ErrorKind::kRuntime, "tune: a launch has no event time");
     us.push_back(1000 * event_ms / tokens);
   }
   std::nth_element(us.begin(), us.begin() + kLaunches / 2, us.end());
@@ -89,7 +89,7 @@ struct Sweep {
     options.pace = {std::min(3, most_in_flight), 0};
     const double us = time_at(depth, kTokens);
     if (!(engine.last_times().sm_ghz > 0))
-      throw Error(ErrorKind::kRuntime, "tune: a launch left no clock");
+      throw Error(ErrorKind::kRuntime, "tune: a launch has not recorded the SM clock");
     const double copies =
         static_cast<double>(shape.bytes_per_step(depth)) / (ring::kBlocks * ring::kSlotBytes);
     return 1000 * us * engine.last_times().sm_ghz / copies;

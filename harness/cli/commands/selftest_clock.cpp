@@ -240,7 +240,7 @@ class ClockLane {
       accepted_ = accepted_ && slow.share < kMostUnseen;
     }
     if (!missed.empty() && !is_owed(slow)) {
-      row.open = fmt::format("{}; the half-width is {}, and up to {} the row is owed", missed,
+      row.open = fmt::format("{}; the half-width is {}: the row must pass only up to {}", missed,
                              percent(half_width_for(slow)), percent(most_half_width(slow)));
     } else {
       row.problem = missed;
@@ -292,7 +292,7 @@ class ClockLane {
     }
     const int most = most_by_chance(live_, 1 - kConfidence);
     if (live_problem_.empty() && std::max(live_excluding_one_, live_wrong_) > most)
-      live_problem_ = fmt::format("alpha {:g} allows {}", 1 - kConfidence, most);
+      live_problem_ = fmt::format("alpha {:g} allows at most {} such runs", 1 - kConfidence, most);
     accepted_ = accepted_ && live_problem_.empty();
     print({.id = kCopiesRow,
            .what = "two copies, end to end",
@@ -316,7 +316,7 @@ class ClockLane {
   // slow-down of kMostUnseen or more was not SLOWER. Noise that hides 1 % only widens the margin.
   void store() {
     if (!accepted_) {
-      fmt::print("The calibration is not stored: A/A is wrong, or {} longer was not SLOWER.\n",
+      fmt::print("Calibration not stored: A/A failed, or a slow-down of {} was not SLOWER.\n",
                  percent(kMostUnseen));
       return;
     }

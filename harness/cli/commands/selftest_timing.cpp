@@ -191,7 +191,7 @@ int selftest_timing(const SelftestSettings& settings, const Invocation& invocati
                     const MachineProbe& probe) {
   if (invocation.in_process)
     throw Error(ErrorKind::kBadInput,
-                "selftest --timing: its engines crash and hang: no --in-process");
+                "selftest --timing: its engines crash and hang; run it without --in-process");
   std::vector<TimingLanes> devices;
   if (settings.device != DeviceChoice::kCuda)
     devices.emplace_back(settings, invocation, probe, false);
@@ -200,7 +200,7 @@ int selftest_timing(const SelftestSettings& settings, const Invocation& invocati
   for (const TimingLanes& lanes : devices) rows += lanes.size();
   const bool clock = has_clock_rows(settings);
   if (rows == 0 && !clock)
-    throw Error(ErrorKind::kBadInput, "mkbench selftest: --rows: no such row has a lane here");
+    throw Error(ErrorKind::kBadInput, "mkbench selftest: --rows: found no fault that can run here");
   int wrong = 0, open = 0;
   if (rows > 0) {
     fmt::print("{:<4} {:<4} {:<60} {:<18} {:<23} {:<13} {:>9}\n", "row", "on",
