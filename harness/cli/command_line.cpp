@@ -41,7 +41,7 @@ std::vector<std::string> visible_names(const CommandRow& command) {
 }
 
 // Removes the command from the arguments: the first word, unless that is a flag. Without a command
-// the table's first row is used.
+// the first of command_rows() is used.
 const CommandRow& take_command(std::vector<std::string>& args) {
   if (args.empty() || args[0].empty() || args[0][0] == '-') return command_rows().front();
   const std::string word = args[0];

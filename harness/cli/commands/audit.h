@@ -1,4 +1,4 @@
-// `mkbench audit`, for the selftest that runs it.
+// Settings and entry of `mkbench audit`, which `mkbench selftest --timing` runs too.
 #pragma once
 
 #include <vector>

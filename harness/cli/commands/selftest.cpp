@@ -186,7 +186,7 @@ std::vector<FaultLane> wanted_lanes(const SelftestSettings& settings, const Mach
   return wanted;
 }
 
-// Prints the rows that have no lane, and what covers them instead.
+// Prints the faults that no lane plants, and what covers each of them instead.
 void print_elsewhere() {
   fmt::print("\nNot planted here:\n");
   for (const FaultRow& row : fault_rows()) {

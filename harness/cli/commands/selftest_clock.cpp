@@ -34,7 +34,7 @@ static_assert(kUsualProcesses == kGpuProcesses);
 // number of blocks of each process.
 constexpr int kLiveOnCpu = 5, kLiveOnCuda = 3, kLiveBlocks = 8;
 
-// Blocks of some milliseconds, more of them than on a card, whose noise is far below a busy CPU's.
+// Blocks of some milliseconds, more of them than on a card: a busy CPU's times scatter far more.
 constexpr RecordPlan kOnCpu = {.tokens = 32, .blocks = 24, .warmup = 4, .seed = kSeed};
 // On a GPU a process takes about a second to open and a turn 30 ms, most of it to flush L2.
 constexpr RecordPlan kOnCuda = {.tokens = 128, .blocks = 12, .warmup = 4, .seed = kSeed};
@@ -172,8 +172,8 @@ class ClockLane {
       half += kStep;
     return half;
   }
-  // The half-width over all rounds, of the A/A or of the slowed engine's own ratio, whichever is
-  // wider; for the least slow-down the A/A's of the last row (fewer processes).
+  // The half-width over all rounds: the wider of the A/A's and of the slowed engine's own ratio.
+  // For the least slow-down: the A/A's in the calibration's last row (fewer processes).
   double half_width_for(const SlowLibrary& slow) const {
     return is_least(slow) ? result_.rows.back().half_width
                           : std::max(half_width(), half_width(slow.name));
