@@ -22,7 +22,8 @@ std::string text_at(const nlohmann::json& environment, const char* part, const c
   return found != environment.end() && found->is_object() ? found->value(name, "") : "";
 }
 
-// Keeps letters, digits, '.' and '_'; each run of other characters becomes one '-'.
+// Keeps letters, digits, '.' and '_'. Each run of other characters becomes one '-', but is dropped
+// at either end of the text. The result is cut after 200 characters.
 std::string file_name(const std::string& text) {
   std::string name;
   for (const char c : text) {

@@ -71,9 +71,9 @@ FoundClock find_clock(const ClockMachine& machine);
 // The margin of comparisons with `processes` processes of each engine.
 SpeedMargin clock_margin(const FoundClock& found, int processes);
 
-// `calibration.clock` of a report: margin, half_width, source and power for comparisons with
-// `processes` processes, the A/A counts of all rows, and what was measured when.
-// Without a calibration: margin and source, and the reason if a file was not used.
+// `calibration.clock` of a report: margin, A/A half_width, source and statistical power for
+// comparisons with `processes` processes; the calibration's A/A counts for every process count, its
+// alpha, date, build, driver and engine. Without one: margin, source, why a file was not used.
 nlohmann::json clock_report(const FoundClock& found, int processes);
 
 // The margin of a report's `calibration`; half-width and least number of processes are computed

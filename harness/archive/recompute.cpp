@@ -118,7 +118,7 @@ struct Aggregation {
   }
 };
 
-// The earlier case's parity report from which `e` took its verdict: only that report has the rows.
+// The earlier case's parity report from which `e` took its verdict: only that one has parity rows.
 const ParityReport* judged_before(const Report& report, size_t case_index, const EngineReport& e) {
   for (size_t i = 0; i < case_index; ++i) {
     const CaseReport& earlier = report.cases[i];

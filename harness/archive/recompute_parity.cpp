@@ -79,7 +79,7 @@ void recheck_statuses(const ParityReport& p, const std::string& path, Difference
   }
 }
 
-// Recounts the table's rows of an engine that passed against a reference with logits.
+// Recounts the parity table of an engine that passed against a reference with logits.
 void recheck_counts(const ParityReport& p, const std::string& path, Differences& d) {
   int prompts = 0, strict = 0, flips = 0;
   for (size_t i = 0; i < p.rows.size(); ++i) {

@@ -14,9 +14,8 @@ namespace mkbench {
 // The current time in UTC; `format` as for strftime().
 std::string utc_now(const char* format);
 
-// Makes the report's folder before anything is measured, so that a run of minutes does not end
-// without a place for its results.
-// Throws Error(kBadInput) if the folder is not empty; the message begins with `asked_by`.
+// Makes the report's folder before anything is measured, so that the results have a place. Throws
+// Error(kBadInput) if the folder is not empty; the message begins with `asked_by`.
 std::filesystem::path make_output_folder(const std::string& asked,
                                          const std::string& asked_by = "--out");
 

@@ -32,7 +32,7 @@ void describe_fields(V& v, Tag<VersionSide>) {
   v.field("report", &S::report, "its file, or the name of a baseline");
   v.field("git_sha", &S::git_sha, "commit of the mkbench that wrote it");
   v.field("started", &S::started, "when its run began");
-  v.field("verdict", &S::verdict, "of its run");
+  v.field("verdict", &S::verdict, "verdict of its run");
 }
 
 // One engine in one case of both reports.
@@ -42,8 +42,8 @@ struct VersionRow {
   int base_processes = 0, head_processes = 0;
   Number ratio;  // HEAD's time over BASE's: TimeRatio
   std::optional<Interval> ci;
-  // Ratio of times divided by the control's time in the same process. The control (empty: none) is
-  // what changes of the machine affect as much: the ceiling, on a CPU the first baseline.
+  // HEAD over BASE of times divided by the control's in the same process. The control (empty: none)
+  // is slowed as much by a change of the machine: the ceiling, on a CPU the first baseline.
   std::string control;
   Number relative;
   std::optional<Interval> relative_ci;
@@ -64,11 +64,11 @@ void describe_fields(V& v, Tag<VersionRow>) {
   v.field("head_processes", &R::head_processes, "processes that the samples were taken in");
   v.field("ratio", &R::ratio, "HEAD's time over BASE's, of geometric means of the process means");
   v.field("ci", &R::ci, "Welch's t interval on logarithms of the process means");
-  v.field("control", &R::control, "engine that tells a change of the machine; empty: none");
-  v.field("relative", &R::relative, "as ratio, of its time over the control's in each process");
-  v.field("relative_ci", &R::relative_ci, "as ci, of relative");
+  v.field("control", &R::control, "engine that shows changes of the machine; empty: none");
+  v.field("relative", &R::relative, "as ratio, of times over the control's in the same process");
+  v.field("relative_ci", &R::relative_ci, "as ci, for relative");
   v.field("verdict", &R::verdict, "PASS, REGRESSION, INCONCLUSIVE; HEAD's own where it failed");
-  v.field("reason", &R::reason, "what led to it");
+  v.field("reason", &R::reason, "what led to the verdict");
 }
 
 inline constexpr char kGateSchemaId[] = "mkbench.gate";
@@ -95,17 +95,17 @@ void describe_fields(V& v, Tag<VersionGate>) {
   using G = VersionGate;
   v.field("base", &G::base, "the earlier report");
   v.field("head", &G::head, "the later report");
-  v.field("machine", &G::machine, "of both");
-  v.field("confidence", &G::confidence, "of the intervals");
+  v.field("machine", &G::machine, "machine of both reports");
+  v.field("confidence", &G::confidence, "confidence level of the intervals");
   v.field("margin", &G::margin, "smallest difference that the clock's calibration supports");
   v.field("margin_source", &G::margin_source, "where the margin comes from");
-  v.field("allowed", &G::allowed, "REGRESSION where a whole interval lies above 1 + this");
+  v.field("allowed", &G::allowed, "REGRESSION if a whole interval lies above 1 + this share");
   v.field("fails_inconclusive", &G::fails_inconclusive, "whether INCONCLUSIVE is exit code 5");
   v.field("rows", &G::rows, "every engine of every case");
-  v.group("verdict", "of all rows", [](auto& g) {
-    g.field("status", &G::verdict, "the worst of them");
-    g.field("exit_code", &G::exit_code, "of the program");
-    g.field("reasons", &G::reasons, "what led to it");
+  v.group("verdict", "result of all rows", [](auto& g) {
+    g.field("status", &G::verdict, "worst verdict of the rows");
+    g.field("exit_code", &G::exit_code, "exit code of the program");
+    g.field("reasons", &G::reasons, "what led to the status");
   });
 }
 

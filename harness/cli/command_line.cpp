@@ -41,7 +41,7 @@ std::vector<std::string> visible_names(const CommandRow& command) {
 }
 
 // Removes the command from the arguments: the first word, unless that is a flag. Without a command
-// the table's first row is used.
+// the first of command_rows() is used.
 const CommandRow& take_command(std::vector<std::string>& args) {
   if (args.empty() || args[0].empty() || args[0][0] == '-') return command_rows().front();
   const std::string word = args[0];
@@ -105,8 +105,7 @@ void build_app(CliApp& cli, const CommandRow& command) {
     } else {
       cli.handles[i] =
           cli.app.add_option(names, cli.given[i], help)->type_name(std::string(flag.value));
-      // join() keeps its default separator: with a comma CLI11 would split the items and drop empty
-      // ones.
+      // join() keeps its default separator: at a comma CLI11 would split, and drop empty items.
       if (flag.is_list()) cli.handles[i]->join();
     }
     if (flag.hidden) cli.handles[i]->group("");

@@ -31,7 +31,7 @@ namespace {
               fmt::format("--in-process: {}: {}", program.string(), std::strerror(errno)));
 }
 
-// Ends the processes that this run started, but not children from before (a shell that used exec).
+// Ends the processes that this run started, not those inherited from a shell that used exec.
 struct LeftProcesses {
   const std::vector<pid_t> before = child_processes();
   ~LeftProcesses() { end_left_processes(before); }

@@ -54,7 +54,7 @@ class Outlook {
   const double begin_;
   Forecaster forecaster_;
   std::vector<CaseOutlook> cases_;
-  double predicted_at_ = 0, besides_s_ = 0;  // since begin_
+  double predicted_at_ = 0, besides_s_ = 0;  // begin_ to the prediction; outside the cases
   int64_t most_ = 0;                         // most bytes in use at once
   int64_t card_held_ = 0;                    // bytes of the card in use at the prediction
 };

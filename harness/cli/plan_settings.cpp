@@ -46,7 +46,7 @@ std::vector<std::string> parse_baselines(std::string_view flag, const std::strin
   const std::vector<std::string> words = parse_word_list(flag, text);
   check_words(flag, words, known);
   if (words.size() > 1 && std::find(words.begin(), words.end(), kNoBaseline) != words.end()) {
-    bad_usage(fmt::format("--{}: '{}' stands alone", flag, kNoBaseline));
+    bad_usage(fmt::format("--{}: '{}' excludes other names", flag, kNoBaseline));
   }
   return words;
 }

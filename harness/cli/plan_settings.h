@@ -19,7 +19,7 @@ enum class DeviceChoice { kAuto, kCuda, kCpu };
 struct CardSettings : CommandSettings {
   DeviceChoice device = DeviceChoice::kAuto;
   int gpu = 0;
-  double timeout_s = 0;  // of one call of an engine
+  double timeout_s = 0;  // limit of one call of an engine
 };
 
 // --resident: how many engines of a case are open at a time, all or one.

@@ -19,7 +19,7 @@ namespace mkbench {
 namespace {
 
 using nlohmann::json;
-using Texts = std::map<int32_t, std::string>;  // printable
+using Texts = std::map<int32_t, std::string>;  // by id, as printable() shows them
 
 // Calls take(id, text) for every place in the case that has an id but no text.
 template <typename Take>

@@ -17,7 +17,7 @@ namespace {
 
 constexpr int kEver = std::numeric_limits<int>::max();
 
-// A depth that is measured for a whole range of positions, and the end of the range.
+// A depth to measure, which stands for the positions from the previous range's `until` to its own.
 struct DepthRange {
   int depth, until;
 };
@@ -43,7 +43,7 @@ double time_launches(Engine& engine, int depth, int tokens) {
       throw Error(ErrorKind::kRuntime, "tune: ring cannot skip to a depth");
     engine.decode(tokens);
     const double event_ms = engine.last_times().event_ms;
-    if (!(event_ms > 0)) throw Error(ErrorKind::kRuntime, "tune: a launch left no times");
+    if (!(event_ms > 0)) throw Error(ErrorKind::kRuntime, "tune: a launch has no event time");
     us.push_back(1000 * event_ms / tokens);
   }
   std::nth_element(us.begin(), us.begin() + kLaunches / 2, us.end());
@@ -72,7 +72,7 @@ const TunedTime& quickest(const Times& times) {
                            [](const TunedTime& a, const TunedTime& b) { return a.us < b.us; });
 }
 
-// Times one ring engine at several paces and splits.
+// Times one ring engine with several paces (copies in flight, gap) and values of split_from.
 struct Sweep {
   Engine& engine;
   const ModelShape& shape;
@@ -89,7 +89,7 @@ struct Sweep {
     options.pace = {std::min(3, most_in_flight), 0};
     const double us = time_at(depth, kTokens);
     if (!(engine.last_times().sm_ghz > 0))
-      throw Error(ErrorKind::kRuntime, "tune: a launch left no clock");
+      throw Error(ErrorKind::kRuntime, "tune: a launch has not recorded the SM clock");
     const double copies =
         static_cast<double>(shape.bytes_per_step(depth)) / (ring::kBlocks * ring::kSlotBytes);
     return 1000 * us * engine.last_times().sm_ghz / copies;

@@ -79,7 +79,7 @@ struct ChildPlan {
   prctl(PR_SET_PTRACER, plan.parent);      // lets the parent's gdb attach where Yama restricts that
   const int score = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
   if (score >= 0 && write(score, "500", 3) < 0) {
-  }  // without this score the kernel chooses by size
+  }  // without this score the OOM killer chooses by size
   const int sources[] = {plan.call, plan.progress, plan.arena, STDERR_FILENO};
   const int targets[] = {kCallFd, kProgressFd, kArenaFd, kStderrFd};
   int moved[4];

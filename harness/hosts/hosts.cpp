@@ -24,7 +24,7 @@ namespace mkbench {
 namespace {
 
 constexpr char kJudgesRuns[] = "the judge's runs", kCard[] = "the card";
-// Work that is still on the device this long after its call has returned was left behind.
+// Device work that goes on this long after a call was left behind; limit of the wait for its end.
 constexpr double kLeftBehindS = 0.25, kLeftBehindLimitS = 5;
 // The card is busy if most of kCardTries flushes exceed kBusyFactor x the quiet time + kBusyMs: a
 // kernel of another context keeps the card for a time slice of about 2 ms before a flush runs.

@@ -63,7 +63,7 @@ class Hosts {
   int64_t resident_bytes();
   // Card memory of the context and the flush buffer of an engine's process, measured by a first
   // flush there; 0 if one process at a time may use the card. A Python process has none before its
-  // engine's file is loaded, which may take minutes: for it, the largest value of the others.
+  // engine's file is loaded, which may take minutes; for it, returns the largest known value.
   int64_t context_bytes(const std::string& engine, const FlushCall& flush,
                         const std::function<int64_t()>& free_bytes);
   // Sum of what context_bytes() has found for the processes that still live.

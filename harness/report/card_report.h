@@ -34,8 +34,8 @@ struct CardReport {
 constexpr std::string_view struct_name(Tag<DroppedReason>) { return "dropped_reason"; }
 template <typename V>
 void describe_fields(V& v, Tag<DroppedReason>) {
-  v.field("reason", &DroppedReason::reason, "of the driver, or 'slow clock'");
-  v.field("blocks", &DroppedReason::blocks, "blocks that it concerns");
+  v.field("reason", &DroppedReason::reason, "throttle reason of the driver, or 'slow clock'");
+  v.field("blocks", &DroppedReason::blocks, "blocks dropped or unfit for this reason");
 }
 
 constexpr std::string_view struct_name(Tag<CardReport>) { return "card"; }
@@ -47,7 +47,7 @@ void describe_fields(V& v, Tag<CardReport>) {
           "SM clock");
   v.field("with_others", &C::with_others, "blocks dropped for another engine's samples");
   v.field("unfit", &C::unfit,
-          "such blocks that stand, because more drops would not have changed the verdict");
+          "blocks kept despite this engine's samples: more drops would not change the verdict");
   v.field("share", &C::share, "dropped and unfit blocks, of all that were run");
   v.field("reasons", &C::reasons, "dropped and unfit blocks by reason");
   v.field("sm_clock_mhz", &C::sm_clock_mhz, "SM clock of the samples by the driver, median");
@@ -56,7 +56,7 @@ void describe_fields(V& v, Tag<CardReport>) {
   v.field("watching_costs", &C::watching_costs,
           "how much longer blocks take in which the card is read (--telemetry alternate)");
   v.field("watching_costs_ci", &C::watching_costs_ci,
-          "its interval; null below 8 pairs of one process");
+          "interval of watching_costs; null below 8 pairs of one process");
 }
 
 }  // namespace mkbench

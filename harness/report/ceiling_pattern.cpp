@@ -11,7 +11,7 @@ namespace {
 
 using Way = ReadPattern::Way;
 
-// How the text of each way begins.
+// How the text of each ReadPattern::Way begins.
 constexpr std::string_view kPlainText = "plain loads of 16 bytes", kBulkText = "bulk copies, ",
                            kRingText = "the ring's copies without waits, ";
 

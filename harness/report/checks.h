@@ -19,7 +19,7 @@ namespace mkbench {
 // launches and ids that never came; repeats and isolation compare several runs, and a state receipt
 // compares two states. A crash, a hang and clocks that disagree are not checks and leave no file.
 enum class Check {
-  kConfig,     // loader: config and tensors are those of the model (faults.md CFG)
+  kConfig,     // loader: config and tensors are those of the model
   kWeights,    // loader: sha256 of the weights, prompt ids of the reference
   kRan,        // the launch counter moved and every id came back
   kFinite,     // no NaN or Inf in logits, hidden states, written KV rows
@@ -30,7 +30,7 @@ enum class Check {
   kRatchet,    // no ratio is far above its committed value; the value shown is R_rms
   kDecided,    // decided steps emit the truth's token
   kNearTie,    // near ties stay within tau of the top
-  kFlips,      // flip cap
+  kFlips,      // at most flips_allowed flips (judge/flips.h)
   kSelf,       // emitted id = lowest-index argmax of the engine's own logits
   kStrict,     // free-running ids of the strict set are the truth's
   kSame,       // equal ids with and without logits

@@ -61,33 +61,33 @@ template <typename V>
 void describe_fields(V& v, Tag<FailedStep>) {
   using F = FailedStep;
   v.field("engine", &F::engine, "engine, as asked for");
-  v.field("engine_sha256", &F::engine_sha256, "of its file; empty for an engine of mkbench");
+  v.field("engine_sha256", &F::engine_sha256, "sha256 of its file; empty for mkbench's own");
   v.field("model", &F::model, "model, as asked for");
-  v.field("weights_sha256", &F::weights_sha256, "of the weights");
+  v.field("weights_sha256", &F::weights_sha256, "sha256 of the weights");
   v.field("prompt", &F::prompt, "name of the prompt");
   v.field("position", &F::position, "KV rows before the step");
-  v.field("prompt_ids", &F::prompt_ids, "ids that are prefilled; the last one is pending then");
+  v.field("prompt_ids", &F::prompt_ids, "ids that are prefilled; the last one stays pending");
   v.field("forced_ids", &F::forced_ids, "inputs of the steps after the first");
   v.field("free_tokens", &F::free_tokens,
-          "tokens of the call, without logits and free-running, in which found came (forced_ids "
-          "are the ids before it); 0: a step with logits, forced along forced_ids");
+          "over 0: found came in a free-running call of this many tokens without logits, after "
+          "the ids in forced_ids; 0: a step with logits, forced along forced_ids");
   v.field("late_id", &F::late_id,
-          "of a timed run: replaces the last of prompt_ids, told with the call; else null");
+          "late id of a timed run, which replaces the last of prompt_ids in the call; else null");
   v.field("expected", &F::expected, "the truth's token");
   v.field("found", &F::found, "the engine's token; -1: none came back");
   v.field("match", &F::verdict, "verdict of the step");
   v.field("margin", &F::margin, "the truth's top-1 minus top-2 logit");
-  v.field(
-      "pairwise_d", &F::pairwise_d,
-      "D of the reference: a token within so much of the top (and a bf16 step, where the engine "
-      "rounds its logits) is a near tie");
+  v.field("pairwise_d", &F::pairwise_d,
+          "D of the reference: a token whose logit is at most D below the top (plus a bf16 step if "
+          "the engine rounds its logits) is a near tie");
   v.field("expected_top", &F::expected_top, "the truth's best five");
   v.field("found_top", &F::found_top, "the engine's best five; empty where it shows no logits");
   v.field("error_norm", &F::error_norm,
           "2-norm of the engine's centred logits less the truth's; 0 without logits");
-  v.field("baseline_error_norm", &F::baseline_error_norm, "the same of the baseline");
+  v.field("baseline_error_norm", &F::baseline_error_norm, "error_norm of the baseline");
   v.field("error_limit", &F::error_limit,
-          "largest error_norm that passes, 0: none is judged; null: the limit of one step");
+          "largest error_norm that passes; 0: not judged; null: limit of R_step times "
+          "baseline_error_norm");
   v.field("localised", &F::localised, "where the step leaves the band, as far as it can be told");
   v.field("command", &F::command, "repeats the step");
 }

@@ -94,7 +94,7 @@ void describe_fields(V& v, Tag<ParityReport>) {
   v.field("verdict", &P::verdict, "verdict of parity alone");
   v.field("reason", &P::reason, "empty when passed");
   v.field("reference", &P::reference, "reference file, 'live' or 'closed form'");
-  v.field("reference_sha256", &P::reference_sha256, "of the file; empty when live");
+  v.field("reference_sha256", &P::reference_sha256, "sha256 of the file; empty when live");
   v.field("precision", &P::precision,
           "class that chooses the limits of the ratios: bf16, fp32-accumulate or lossy");
   v.field("judged_in", &P::judged_in,

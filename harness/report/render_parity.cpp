@@ -65,7 +65,7 @@ std::string parity_text(const ParityReport& p) {
   return text + ratios_text(p);
 }
 
-// 108 ("l") 8.70, 121 ("y") 1.10, ...
+// Ids with text and logit: 108 ("l") 8.70, 121 ("y") 1.10, ...
 std::string best_text(const std::vector<ScoredId>& best) {
   std::vector<std::string> parts;
   for (const ScoredId& one : best) {

@@ -77,7 +77,7 @@ std::string next_line(const Report& report) {
     }
   }
   if (slow == nullptr)
-    return "next: --compare eager,graph,compiled times baselines that leave no gaps";
+    return "next: --compare eager,graph,compiled times baselines without gaps between launches";
   return fmt::format(
       "next: mkbench profile --timeline --engine {} --model {} -d {}: where its time goes",
       slow->name, in->model, in->depth);

@@ -28,7 +28,7 @@ inline constexpr int kReportSchemaMajor = 1, kReportSchemaMinor = 8;  // new fie
 
 // Ablations of an engine: what remains of its time when a term is left out. Diagnostics.
 struct ProfileReport {
-  std::vector<double> no_waits_runs_us, no_loads_runs_us;  // per token
+  std::vector<double> no_waits_runs_us, no_loads_runs_us;  // us a token
   // Written by aggregate().
   Number full_us, no_waits_us, no_loads_us;
   Number no_waits_fraction;  // the ceiling's time over no_waits_us
@@ -139,7 +139,7 @@ void describe_fields(V& v, Tag<EngineReport>) {
   v.field("role", &E::role, "baseline or candidate");
   v.field("timed", &E::timed, "false for a baseline that only judged parity (--compare none)");
   v.field("verdict", &E::verdict, "verdict on this engine in this case");
-  v.field("reasons", &E::reasons, "what led to it");
+  v.field("reasons", &E::reasons, "what led to the verdict");
   v.field("parity", &E::parity, "parity against the reference; null if not judged");
   v.field("times_withheld", &E::times_withheld,
           "why all times are null; empty when they are shown");
@@ -158,7 +158,7 @@ void describe_fields(V& v, Tag<EngineReport>) {
   v.field("prefill_ms", &E::prefill_ms, "prefill tests: the prefill alone, median over samples");
   v.field("ttft_ms", &E::ttft_ms,
           "prefill tests: time to the first token after a late id, median over samples");
-  v.field("first_token_ms", &E::first_token_ms, "its first token, median over samples");
+  v.field("first_token_ms", &E::first_token_ms, "first token of a decode, median over samples");
   v.field("sm_ghz", &E::sm_ghz, "SM clock seen by the kernel, median over samples");
   v.field("clock_overhead", &E::clock_overhead,
           "what its clocks differ by beside the decode; null for an engine with one clock");
@@ -167,16 +167,16 @@ void describe_fields(V& v, Tag<EngineReport>) {
   v.field("card", &E::card, "what the card did during the samples");
   v.field(
       "share", &E::share,
-      "of the ceiling: exp of the mean log ratio of its time to the engine's, paired blocks, in "
-      "each process and then over processes");
+      "the ceiling's time over the engine's: exp of the mean log ratio of paired blocks, in each "
+      "process and then over processes");
   v.field("share_ci", &E::share_ci,
-          "its interval, as that of a speed-up; null where there are too few blocks");
+          "interval of share, computed like a speed-up's; null if there are too few blocks");
   v.field("share_note", &E::share_note,
           "'ceiling not found' where all of the interval lies above 1; else empty");
   v.field("profile", &E::profile, "ablations, diagnostics beside the samples; null without them");
   v.field("profile_reason", &E::profile_reason, "why profile is null; else empty");
   v.field("receipts_checked", &E::receipts_checked, "timed tokens compared with the reference");
-  v.field("receipts_wrong", &E::receipts_wrong, "timed tokens that differ from it");
+  v.field("receipts_wrong", &E::receipts_wrong, "timed tokens that differ from the reference");
   v.field("launches", &E::launches, "kernel launches in all, as the engine counts them");
   v.field(
       "launch_trace", &E::launch_trace,
@@ -242,8 +242,8 @@ void describe_fields(V& v, Tag<ComparisonReport>) {
   v.field(
       "ci", &C::ci,
       "t interval on the log ratios of processes; with one process of its blocks, null below 8");
-  v.field("bca_ci", &C::bca_ci, "BCa bootstrap interval of the same");
-  v.field("confidence", &C::confidence, "of both intervals");
+  v.field("bca_ci", &C::bca_ci, "BCa bootstrap interval of the same log ratios");
+  v.field("confidence", &C::confidence, "confidence level of both intervals");
   v.field("design", &C::design, "how blocks were ordered");
   v.field("blocks", &C::blocks, "pairs that count");
   v.field("processes", &C::processes, "processes that the pairs were taken in");
@@ -280,7 +280,7 @@ struct CaseReport {
   Verdict verdict = Verdict::kSkipped;
   std::vector<std::string> reasons;
   bool interrupted = false;  // Ctrl-C came before its end: a resumed run repeats the case
-  MemoryBound memory;        // the caller fills it with memory_bound()
+  MemoryBound memory;        // set by set_memory() (archive/recompute.h)
   CeilingReport ceiling;
   std::vector<EngineReport> engines;
   std::vector<ComparisonReport> comparisons;
@@ -294,7 +294,7 @@ void describe_fields(V& v, Tag<CaseReport>) {
   v.group("model", "the weights", [](auto& g) {
     g.field("name", &C::model, "as asked for");
     g.field("id", &C::model_id, "what it resolved to");
-    g.field("dtype", &C::dtype, "of the weights");
+    g.field("dtype", &C::dtype, "data type of the weights");
     g.field("weights_sha256", &C::weights_sha256, "over all tensors' bytes");
     g.field("rope_theta", &C::rope_theta, "as the config has it; 0: not loaded");
     g.field("rope_theta_key", &C::rope_theta_key, "key of config.json that it was read from");
@@ -303,7 +303,7 @@ void describe_fields(V& v, Tag<CaseReport>) {
             "model_type of the checkpoint; of qwen3_tts the talker's trunk is run, by ids");
     g.field("not_covered", &C::not_covered,
             "parts of the checkpoint that nothing here computes with");
-    g.field("lagset", &C::lagset, "of the analytic checkpoint; else empty");
+    g.field("lagset", &C::lagset, "lag set of an analytic checkpoint; else empty");
   });
   v.group("axes", "what varies between cases", [](auto& g) {
     g.field("n_prompt", &C::n_prompt, "timed prefill ids");
@@ -312,23 +312,23 @@ void describe_fields(V& v, Tag<CaseReport>) {
   });
   v.group("reference", "what decides parity", [](auto& g) {
     g.field("file", &C::reference, "file name, 'live' or 'closed form'");
-    g.field("sha256", &C::reference_sha256, "of the file; empty when live");
+    g.field("sha256", &C::reference_sha256, "sha256 of the file; empty when live");
     g.field("versions", &C::reference_versions, "libraries that made it");
     g.field("live_check", &C::live_check,
             "how many prompts of a live reference the closed form has confirmed; else empty");
     g.field("timed_check", &C::timed_check, "what timed tokens are compared with");
   });
   v.field("ids_sha256", &C::ids_sha256,
-          "of the timed prompt's ids; each sample's late_id replaces the last one");
+          "sha256 of the timed prompt's ids; each sample's late_id replaces the last one");
   v.field("generated_text", &C::generated_text, "timed tokens of the first sample as text");
   v.field(
       "token_texts", &C::token_texts,
       "ids of this case as text, by the tokenizer.json of the model's folder; empty without one");
   v.field("resident", &C::resident, "engines open at a time: all or one");
-  v.field("bytes_needed", &C::bytes_needed, "device or host memory, computed before loading");
-  v.field("bytes_free", &C::bytes_free, "free at that time");
-  v.field("verdict", &C::verdict, "worst of its engines'");
-  v.field("reasons", &C::reasons, "what led to it");
+  v.field("bytes_needed", &C::bytes_needed, "device or host bytes, computed before loading");
+  v.field("bytes_free", &C::bytes_free, "free bytes of that memory before loading");
+  v.field("verdict", &C::verdict, "worst verdict of its engines");
+  v.field("reasons", &C::reasons, "what led to the verdict");
   v.field("interrupted", &C::interrupted,
           "stopped by Ctrl-C before its end; --resume runs such a case anew");
   v.field("memory", &C::memory, "bytes that a token must read, and the least time for them");
@@ -368,9 +368,9 @@ void describe_fields(V& v, Tag<Report>) {
       "clock x bus width");
   v.field("cases", &Report::cases, "one entry for each model and depth");
   v.group("verdict", "of the whole run", [](auto& g) {
-    g.field("status", &Report::verdict, "worst of all cases");
-    g.field("exit_code", &Report::exit_code, "of the program");
-    g.field("reasons", &Report::reasons, "what led to it");
+    g.field("status", &Report::verdict, "worst verdict of all cases");
+    g.field("exit_code", &Report::exit_code, "exit code of the program");
+    g.field("reasons", &Report::reasons, "what led to the status");
     g.field("interrupted", &Report::interrupted, "stopped by Ctrl-C: the report is partial");
   });
 }

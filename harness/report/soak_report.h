@@ -82,13 +82,13 @@ struct SoakReport {
   std::string left_out{};  // what the engine leaves out of the hook, and why
   bool compared = true;    // the engine says that equal input gives equal bits
   bool one_step = false;   // --step: one step alone was repeated
-  int64_t steps = 0;       // done; also the number of the next step
+  int64_t steps = 0;       // steps done; also the number of the next step
   int64_t launches = 0;    // calls of decode()
-  int64_t edges = 0, edges_passed = 0;  // cache lengths at the edges of tiles
+  int64_t edges = 0, edges_passed = 0;  // cache lengths at edges of tiles: all, passed
   int64_t fills = 0;                    // steps that filled the cache to its last position
   int64_t near_32_bits = 0;             // steps with counters that began near 2^16, 2^31 or 2^32
   int64_t delayed = 0;                  // steps with delays
-  double seconds = 0;                   // soaking time before and after all interruptions
+  double seconds = 0;                   // soaking time, summed over interruptions
   int interruptions = 0;
   int64_t asked_launches = 0, asked_tokens = 0;
   double asked_minutes = 0;

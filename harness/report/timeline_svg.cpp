@@ -14,7 +14,7 @@
 namespace mkbench {
 namespace {
 
-constexpr double kLeft = 96, kTop = 78, kWidth = 1000, kRight = 40;  // room for half a label
+constexpr double kLeft = 96, kTop = 78, kWidth = 1000, kRight = 40;  // kRight: half a label
 constexpr double kMostRowsHeight = 640, kTallestRow = 14, kRoleRow = 18;
 
 struct Colour {

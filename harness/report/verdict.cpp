@@ -16,7 +16,7 @@ int rank_of_code(int code) {
   return 0;  // an unknown code counts as the gravest, so that no known one hides it
 }
 
-// Among verdicts with equal exit codes the first in the table is the worst. The three that exit 0
+// Among verdicts with equal exit codes the first in kVerdicts is the worst. The three that exit 0
 // have an order of their own: a live pass claims less than a pass, and a skipped engine does not
 // decide for engines that ran.
 int rank_inside_code(Verdict v) {

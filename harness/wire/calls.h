@@ -1,5 +1,5 @@
 // What a parent asks a host, and what hosts answer: one struct per message, with one list of fields
-// (references/base/fields.h). No other code spells kType. The arena (arena.h) holds ids and logits.
+// (references/base/fields.h). The texts of kType stand only here. arena.h holds ids and logits.
 #pragma once
 
 #include <cstdint>
@@ -378,7 +378,7 @@ struct ProgressTold {
 // when kAskHang arrives on it.
 struct HangTold {
   static constexpr char kType[] = "hang";
-  int64_t launches = -1;  // of the engine before the call; -1: no engine is in a call
+  int64_t launches = -1;  // the engine's count before the call; -1: no engine is in a call
   int position = -1, layer = -1;
   std::string phase;
   std::optional<Standstill> launch{};  // absent if the engine cannot tell

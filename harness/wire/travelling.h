@@ -1,4 +1,4 @@
-// Parts of the messages in calls.h: field lists of structs that belong to other rooms, and structs
+// Parts of the messages in calls.h: field lists of structs that are defined elsewhere, and structs
 // that several messages share.
 #pragma once
 

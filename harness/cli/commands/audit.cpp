@@ -198,8 +198,8 @@ std::vector<Flag<AuditSettings>> audit_flags() {
       models_flag(),
       flag("n-gen,n N=32", "Tokens of the audited decode.", &PlanSettings::n_gen, one_from(1)),
       flag("n-depth,d N=0",
-           "KV rows before its first token. Tiles are tried in a decode that starts at 0 and is "
-           "longer by this number.",
+           "KV rows before the first audited token. Tiles are tested in a decode that starts at 0 "
+           "and is longer by this number.",
            &PlanSettings::n_depth, one_from(0)),
       flag("seed S", "Random seed for tiles, changes and input ids [random, and printed].",
            &CaseSettings::seed, parse_seed),
@@ -210,7 +210,7 @@ std::vector<Flag<AuditSettings>> audit_flags() {
       flag("tensors LIST", "Draw tiles only from tensors whose name contains one of these texts.",
            &A::tensors, parse_word_list),
       flag("method auto|tiles=auto",
-           "auto = the bytes that ncu counts, on a GPU, and tiles where those are inconclusive.",
+           "auto = on a GPU bytes counted by ncu; tiles on cpu, or if the bytes are inconclusive.",
            &A::tiles_only, one_of<bool>({{"auto", false}, {"tiles", true}})),
       flag("out DIR", "New folder for audit.json [none].", &A::out),
       hidden(flag("decode-once", "Open each engine, decode once and print nothing. ncu runs this.",

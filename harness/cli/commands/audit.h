@@ -1,4 +1,4 @@
-// `mkbench audit`, for the selftest that runs it.
+// Settings and entry of `mkbench audit`, which `mkbench selftest --timing` runs too.
 #pragma once
 
 #include <vector>
@@ -10,8 +10,8 @@
 namespace mkbench {
 
 struct AuditSettings : PlanSettings {
-  int tiles = 0;                     // tiles of weights to change in each part
-  bool tiles_only = false;           // no counters
+  int tiles = 0;                     // tiles to change in the layers, and as many in the head
+  bool tiles_only = false;           // do not count bytes by ncu
   bool decode_once = false;          // only one decode, for a profiler to count
   std::vector<std::string> tensors;  // parts of tensors' names; empty: all tensors
   std::string format;
@@ -23,8 +23,8 @@ struct AuditedCase {
   std::vector<EngineAudit> engines;
 };
 
-// Audits the candidates of the cases, one after another. l2_bytes: the card's; 0 on a CPU. `tell`
-// is called with each result, and may be empty. Throws what load_model() throws, and Interrupted.
+// Audits the candidates of the cases, one after another, and calls `tell`, unless empty, with each
+// result. l2_bytes: size of the card's L2; 0 on a CPU. Throws like load_model(), and Interrupted.
 std::vector<AuditedCase> audit_cases(
     const std::vector<CaseJob>& jobs, const AuditSettings& settings, const Invocation& invocation,
     int64_t l2_bytes, Hosts& hosts,

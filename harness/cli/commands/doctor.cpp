@@ -64,8 +64,8 @@ int64_t device_bytes(const DoctorInputs& inputs, Hosts& hosts) {
 
 constexpr char kNoPython[] = "none";
 
-// Examines the Python of --python and, if libtorch did not report its architectures, the build's
-// Python, whose torch has the same ones.
+// Examines the Python of --python. If libtorch did not report which architectures it has code for,
+// asks the build's Python, whose torch has code for the same ones.
 void look_at_python(const DoctorSettings& settings, DoctorInputs& inputs, DoctorReport& report) {
   const std::string own = own_python();
   const std::string script = (data_root() / "scripts" / "doctor_python.py").string();

@@ -32,7 +32,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Factor for time limits of waits inside kernels: a profiler slows kernels, some passes manyfold.
+// Factor for time limits of waits inside kernels: some passes of a profiler slow a kernel manyfold.
 constexpr double kSpinScale = 100;
 
 // One engine of one case under the tool.
@@ -130,7 +130,7 @@ void run_under_tool(const ProfileSettings& settings, const CaseEngine& engine, P
   judge_end(failure ? &*failure : nullptr, ended, one);
 }
 
-// Adds the three figures of ncu's report, and stores the table that they come from.
+// Adds the figures that ncu's report gives, and stores its table of metrics beside it as .csv.
 void read_figures(double pin_gb_per_s, Profiled& one) {
   const std::string table = ncu_raw_page(one.run.program, report_file(one.run));
   write_text(one.run.output + ".csv", table);

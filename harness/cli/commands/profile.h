@@ -21,7 +21,7 @@ struct ProfileSettings : PlanSettings {
   std::string out;             // empty: mkbench-report-<time>
 };
 
-// What this machine has. --print-command with --device cuda needs no GPU here, and asks no host.
+// What this machine has. --print with --device cuda needs no GPU here, and asks no host.
 MachineProbe probe_for_profile(const ProfileSettings& settings, const Invocation& invocation);
 
 // A path in `folder` for an engine's files, without ending; no file with `ending` exists there yet.

@@ -195,8 +195,8 @@ class Run {
     }
     if (plots_come()) outlook_.add(kPlotS);
     fmt::print(
-        "{} case(s): {}; from a few steps of each engine, measured now, times the steps that the "
-        "run takes\n",
+        "{} case(s): {}; extrapolated from a few steps of each engine, measured now, to the steps "
+        "of the run\n",
         plan.jobs.size(), outlook_.text());
     return ends.empty() ? 0 : exit_code(worst(ends));
   }

@@ -1,5 +1,5 @@
-// `mkbench selftest --faults`: plants every fault of the table and shows which check saw it. Lanes
-// run in hosts, so a crash or a hang fails only its own lane.
+// `mkbench selftest --faults`: plants every fault of harness/selftest/fault_table.h and shows which
+// checks see it. Each lane runs in a host, so a crash or a hang fails that lane alone.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -35,7 +35,7 @@ const FaultRow& row_of(const FaultLane& lane) {
                                   [&](const FaultRow& row) { return row.id == lane.row; });
   if (found == fault_rows().end()) {
     throw Error(ErrorKind::kRuntime,
-                fmt::format("fault table: a lane of row '{}', which is not there", lane.row));
+                fmt::format("fault table: a lane names row '{}', which does not exist", lane.row));
   }
   return *found;
 }
@@ -129,7 +129,7 @@ struct Tally {
   int right = 0, all = 0;
 };
 
-// Width of the table's model column: the longest name, and no narrower than without --model.
+// Width of the printed table's model column: that of the longest name, at least of "tiny-untied".
 size_t model_width(const std::vector<FaultLane>& lanes) {
   size_t width = std::string_view("tiny-untied").size();
   for (const FaultLane& lane : lanes) width = std::max(width, lane.model.size());
@@ -152,7 +152,7 @@ void print_lane(const FaultLane& lane, const LaneResult& result, size_t model_wi
              result.outcome.note.empty() ? "no reason given" : result.outcome.note);
 }
 
-// The lanes of the whole table, or of the models of --model.
+// All lanes of the fault table, or with --model the lanes for these models.
 std::vector<FaultLane> planned_lanes(const SelftestSettings& settings, const MachineProbe& probe) {
   if (settings.models.empty()) return fault_lanes();
   std::vector<FaultLane> lanes;
@@ -165,7 +165,7 @@ std::vector<FaultLane> planned_lanes(const SelftestSettings& settings, const Mac
     const auto obstacle = probe.ring_obstacles.find(model);
     const bool ring = obstacle != probe.ring_obstacles.end() && obstacle->second.empty();
     if (probe.usable && !ring && obstacle != probe.ring_obstacles.end())
-      fmt::print(stderr, "mkbench: {}: not in ring: {}\n", model, obstacle->second);
+      fmt::print(stderr, "mkbench: {}: no faults planted in ring: {}\n", model, obstacle->second);
     const std::vector<FaultLane> of_model = shape_lanes(model, probe.usable, ring);
     lanes.insert(lanes.end(), of_model.begin(), of_model.end());
   }
@@ -182,11 +182,11 @@ std::vector<FaultLane> wanted_lanes(const SelftestSettings& settings, const Mach
     if (asked && (probe.usable || !lane_info(lane.lane).cuda)) wanted.push_back(lane);
   }
   if (wanted.empty())
-    throw Error(ErrorKind::kBadInput, "mkbench selftest: --rows: no such row has a lane here");
+    throw Error(ErrorKind::kBadInput, "mkbench selftest: --rows: found no fault that can run here");
   return wanted;
 }
 
-// Prints the rows that have no lane, and what covers them instead.
+// Prints the faults that no lane plants, and what covers each of them instead.
 void print_elsewhere() {
   fmt::print("\nNot planted here:\n");
   for (const FaultRow& row : fault_rows()) {
@@ -207,21 +207,21 @@ std::vector<Flag<SelftestSettings>> selftest_flags() {
   using S = SelftestSettings;
   return {
       flag("faults",
-           "Plant every fault of the table: each must fail its checks, and no control may.",
+           "Plant the known faults of arithmetic: each must fail its checks, and no control may.",
            &S::faults),
       flag("timing",
-           "Run the libraries with faults of timing, T1-T14: each must end as the table says.",
+           "Run plugins with timing faults (T1-T14): each must end with its expected verdict.",
            &S::timing),
       flag("calibrate",
            "With --timing: calibrate the clock in at least 60 processes and store the result for "
            "later runs on this machine.",
            &S::calibrate),
-      flag("libraries DIR", "With --timing: folder of the libraries [tests/plugins of the build].",
+      flag("libraries DIR", "With --timing: folder of these plugins [tests/plugins of the build].",
            &S::libraries),
-      hidden(flag("rows LIST", "Rows of the table to run [all].", &S::rows, parse_word_list)),
+      hidden(flag("rows LIST", "Run only these faults, by id [all].", &S::rows, parse_word_list)),
       flag("model LIST",
-           "With --faults: synthetic:SHAPE, whose four layers get the faults that depend on a "
-           "shape [the whole table].",
+           "With --faults: synthetic:SHAPE. Plants only faults that depend on a shape, in its four "
+           "layers [all faults].",
            &S::models, parse_word_list),
   };
 }

@@ -15,12 +15,12 @@
 namespace mkbench {
 
 struct SelftestSettings : CardSettings {
-  bool faults = false;              // plant the faults of the table
-  bool timing = false;              // run the libraries of the faults of timing
-  bool calibrate = false;           // --timing: take the long form and store it for this machine
-  std::string libraries;            // folder of those libraries; empty: tests/plugins of this build
-  std::vector<std::string> rows;    // faults to plant; empty: all
-  std::vector<std::string> models;  // --faults: shapes; empty: the whole table
+  bool faults = false;              // plant the faults of the fault table
+  bool timing = false;              // run the plugin engines with timing faults
+  bool calibrate = false;           // --timing: run the long form and store the calibration
+  std::string libraries;            // folder of these plugins; empty: tests/plugins of this build
+  std::vector<std::string> rows;    // ids of faults to plant or timing faults to run; empty: all
+  std::vector<std::string> models;  // --faults: synthetic:SHAPE; empty: the whole fault table
 };
 
 class SelftestCases {
@@ -34,8 +34,8 @@ class SelftestCases {
   const Invocation& invocation() const { return invocation_; }
   const MachineProbe& probe() const { return probe_; }
 
-  // A library of the folder <folder>-cpu or <folder>-cuda. Throws Error(kBadInput) if it is
-  // missing, naming the target that builds it.
+  // The path of a library in the folder <folder>-cpu or <folder>-cuda. Throws Error(kBadInput) if
+  // the library is missing, naming the target that builds it.
   std::string path_of(std::string_view folder, std::string_view library) const;
 
   struct Planned {

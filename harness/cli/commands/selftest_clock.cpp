@@ -34,7 +34,7 @@ static_assert(kUsualProcesses == kGpuProcesses);
 // number of blocks of each process.
 constexpr int kLiveOnCpu = 5, kLiveOnCuda = 3, kLiveBlocks = 8;
 
-// Blocks of some milliseconds, more of them than on a card, whose noise is far below a busy CPU's.
+// Blocks of some milliseconds, more of them than on a card: a busy CPU's times scatter far more.
 constexpr RecordPlan kOnCpu = {.tokens = 32, .blocks = 24, .warmup = 4, .seed = kSeed};
 // On a GPU a process takes about a second to open and a turn 30 ms, most of it to flush L2.
 constexpr RecordPlan kOnCuda = {.tokens = 128, .blocks = 12, .warmup = 4, .seed = kSeed};
@@ -172,8 +172,8 @@ class ClockLane {
       half += kStep;
     return half;
   }
-  // The half-width over all rounds, of the A/A or of the slowed engine's own ratio, whichever is
-  // wider; for the least slow-down the A/A's of the last row (fewer processes).
+  // The half-width over all rounds: the wider of the A/A's and of the slowed engine's own ratio.
+  // For the least slow-down: the A/A's in the calibration's last row (fewer processes).
   double half_width_for(const SlowLibrary& slow) const {
     return is_least(slow) ? result_.rows.back().half_width
                           : std::max(half_width(), half_width(slow.name));
@@ -240,7 +240,7 @@ class ClockLane {
       accepted_ = accepted_ && slow.share < kMostUnseen;
     }
     if (!missed.empty() && !is_owed(slow)) {
-      row.open = fmt::format("{}; the half-width is {}, and up to {} the row is owed", missed,
+      row.open = fmt::format("{}; the half-width is {}: the row must pass only up to {}", missed,
                              percent(half_width_for(slow)), percent(most_half_width(slow)));
     } else {
       row.problem = missed;
@@ -292,7 +292,7 @@ class ClockLane {
     }
     const int most = most_by_chance(live_, 1 - kConfidence);
     if (live_problem_.empty() && std::max(live_excluding_one_, live_wrong_) > most)
-      live_problem_ = fmt::format("alpha {:g} allows {}", 1 - kConfidence, most);
+      live_problem_ = fmt::format("alpha {:g} allows at most {} such runs", 1 - kConfidence, most);
     accepted_ = accepted_ && live_problem_.empty();
     print({.id = kCopiesRow,
            .what = "two copies, end to end",
@@ -316,7 +316,7 @@ class ClockLane {
   // slow-down of kMostUnseen or more was not SLOWER. Noise that hides 1 % only widens the margin.
   void store() {
     if (!accepted_) {
-      fmt::print("The calibration is not stored: A/A is wrong, or {} longer was not SLOWER.\n",
+      fmt::print("Calibration not stored: A/A failed, or a slow-down of {} was not SLOWER.\n",
                  percent(kMostUnseen));
       return;
     }

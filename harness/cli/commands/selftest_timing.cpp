@@ -1,5 +1,5 @@
-// `mkbench selftest --timing`: runs the libraries of the faults of timing as `mkbench run` would,
-// each beside the sound engine, and shows how each ended.
+// `mkbench selftest --timing`: runs the plugin engines with timing faults as `mkbench run` would,
+// each beside the sound engine, and shows the verdict of each.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -29,7 +29,7 @@ constexpr int kMostTries = 3;
 
 bool has_lane(const TimingFault& fault, bool cuda) { return cuda ? fault.cuda : fault.cpu; }
 
-// Cases of one device, run one after another, and their rows of the table.
+// Runs the rows of the timing faults on one device, case after case.
 class TimingLanes {
  public:
   TimingLanes(const SelftestSettings& settings, const Invocation& invocation,
@@ -94,8 +94,9 @@ class TimingLanes {
     return outcomes;
   }
 
-  // Runs a case, and again (up to kMostTries times) if a ratio of times left its band, as other
-  // programs can cause that. `shared`: outcomes without `faults`, then measured again too; or null.
+  // Runs a case, up to kMostTries times while a ratio of times lies outside its band, as other
+  // programs can cause that. `shared`, unless null: outcomes of the sound engine without `faults`,
+  // measured again before each new try.
   Outcomes settled_case(const TimingRunInfo& info, const Faults& faults, Outcomes* shared) {
     for (int tries = 1;; ++tries) {
       Outcomes outcomes = run_case_of(info, faults);
@@ -190,7 +191,7 @@ int selftest_timing(const SelftestSettings& settings, const Invocation& invocati
                     const MachineProbe& probe) {
   if (invocation.in_process)
     throw Error(ErrorKind::kBadInput,
-                "selftest --timing: its engines crash and hang: no --in-process");
+                "selftest --timing: its engines crash and hang; run it without --in-process");
   std::vector<TimingLanes> devices;
   if (settings.device != DeviceChoice::kCuda)
     devices.emplace_back(settings, invocation, probe, false);
@@ -199,7 +200,7 @@ int selftest_timing(const SelftestSettings& settings, const Invocation& invocati
   for (const TimingLanes& lanes : devices) rows += lanes.size();
   const bool clock = has_clock_rows(settings);
   if (rows == 0 && !clock)
-    throw Error(ErrorKind::kBadInput, "mkbench selftest: --rows: no such row has a lane here");
+    throw Error(ErrorKind::kBadInput, "mkbench selftest: --rows: found no fault that can run here");
   int wrong = 0, open = 0;
   if (rows > 0) {
     fmt::print("{:<4} {:<4} {:<60} {:<18} {:<23} {:<13} {:>9}\n", "row", "on",

@@ -21,7 +21,7 @@ const TunedTime& quickest(const std::vector<TunedTime>& times) {
                            [](const TunedTime& a, const TunedTime& b) { return a.us < b.us; });
 }
 
-// The finer sweep tries other gaps for each number of copies in flight, so some cells are empty.
+// The finer sweep tries gaps of its own for each number of copies in flight: some cells stay empty.
 void print_sweep(const TuneSweep& sweep) {
   std::set<int> gaps;
   std::map<int, std::map<int, double>> by_copies;
@@ -48,7 +48,7 @@ void print_sweep(const TuneSweep& sweep) {
   fmt::print("\n");
 }
 
-// Prints us/token for each value of one number of the setting.
+// Prints us/token for each value of the setting that a sweep varied.
 void print_times(std::string_view title, int TunedTime::*varied,
                  const std::vector<TunedTime>& times) {
   fmt::print("\n{}\n", title);
