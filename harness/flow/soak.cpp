@@ -46,8 +46,8 @@ class SoakedStep {
   }
 
   void run() {
-    // Also before the prefill: the launched kernel runs a short prefill too, and a repeated prefill
-    // gives the same rows only if its sums have the same order.
+    // The prefill is stressed too: the kernel of the launches also runs short prefills, and a
+    // repeated prefill gives the same rows only if its sums have the same order.
     stress();
     call([&] { start_afresh(engine_, prompt_); });
     // Restart the counters: those that begin near an edge must pass it in the first launch.

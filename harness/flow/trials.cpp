@@ -20,7 +20,7 @@
 namespace mkbench {
 namespace {
 
-// Lengths walked for lag sets whose closed form begins at a large depth.
+// Number of cache lengths walked for lag sets whose closed form begins at a large depth.
 constexpr int kFarSteppedLengths = 64;
 
 int32_t emitted_at(const ParityReport& report, const std::string& prompt, int position) {

@@ -88,7 +88,7 @@ bool within_tau(const ReferenceStep& step, int32_t id, double tau);
 // tau of a step: an id at most this far below the truth's largest logit is a near tie.
 double tau_of(std::span<const float> truth_logits, double pairwise_d, bool logits_bf16);
 
-// A row of the table with texts filled in; its verdict stays EXACT.
+// A row of ParityReport::rows with its texts filled in; its verdict stays EXACT.
 ParityRow make_row(const ReferencePrompt& prompt, int step, int32_t engine_id,
                    const ParityOptions& options);
 
@@ -98,8 +98,8 @@ std::string describe_row(const ParityRow& row);
 // Counts rows by verdict and finds the first divergence.
 void tally_rows(ParityReport& report);
 
-// Notes whether the logits of the repeated prompts have the bits that are committed. Other bits are
-// no failure, but need a reason in the ratchet's entry.
+// Notes whether the logits of the repeated prompts have the bits of the ratchet's entry. Other bits
+// are no failure, but need a reason in that entry.
 void note_bits(const std::string& repeats_sha256, const Ratchet& committed, Findings& findings);
 
 // Judges the four ratios and the ratchet. Throws Error(kInvalidReference) if the reference's

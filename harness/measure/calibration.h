@@ -39,7 +39,7 @@ struct Power {
   double share = 0;
   double seen = 0;      // share of draws in which the interval lies below 1
   double slower = 0;    // share of draws with the verdict SLOWER
-  double rescaled = 0;  // as `seen`, with the copy's times multiplied by 1 + share
+  double rescaled = 0;  // as `seen`, with a copy's times multiplied by 1 + share
 };
 
 constexpr std::string_view struct_name(Tag<Power>) { return "power"; }

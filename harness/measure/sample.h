@@ -28,7 +28,7 @@ struct Sample {
   std::optional<int32_t> late_id;
   std::vector<int32_t> ids;  // the receipt; compared after the clock has stopped
   int receipts_checked = 0, receipts_wrong = 0;
-  int repeats = 0;  // runs before this one that were dropped: clocks disagreed, or a busy card
+  int repeats = 0;  // runs dropped before this one: clocks disagreed, or the card was busy
   std::string state_checked;
   std::optional<Telemetry> card;  // absent if the card was not read
   // Why the sample's block was dropped. Empty: the sample stands.

@@ -31,12 +31,13 @@ Run replayed(const ReplayOptions& options) {
   };
 }
 
-// The step with the smallest margin in the whole reference.
+// A step of the reference, by default the first step of the first prompt.
 struct Place {
   size_t prompt = 0, step = 0;
   bool is(const ReplayedStep& at) const { return at.prompt == prompt && at.step == step; }
 };
 
+// The step with the smallest margin in the whole reference.
 Place least_decided(const GreedyReference& reference) {
   Place place;
   double least = std::numeric_limits<double>::infinity();
@@ -57,7 +58,7 @@ Run at_first_step(const Edit& edit) {
   }});
 }
 
-// `edit` also gets the ids of the truth's two largest logits.
+// Edits the least decided step; `edit` also gets the ids of the truth's two largest logits.
 Run at_least_decided(
     const std::function<void(const ReplayedStep&, int32_t first, int32_t second)>& edit) {
   return [edit](const Shared& recording, const GreedyReference& reference, const Judge& judge) {
