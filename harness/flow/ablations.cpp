@@ -23,7 +23,7 @@ Ablated time_ablation(const CaseJob& job, const FlowServices& services, Contesta
   for (int run = 0; run <= kRuns; ++run) {
     if (services.stop()) throw Interrupted{};
     if (!engine.skip_to(first_depth(job))) {
-      result.reason = c.name + " cannot take a depth without computing it";
+      result.reason = c.name + " cannot skip to a depth without computing its KV rows";
       return result;
     }
     services.take_turn(engine);

@@ -58,7 +58,7 @@ class SoakedStep {
     if (result_.sums.count(SoakCheck::kTokens).failed > 0) return;  // a repeat would add nothing
     for (int r = 0; r < step_.repeats; ++r) repeat(r, start, first);
     for (int f = 1; f <= step_.further; ++f)
-      launch(static_cast<size_t>(f * step_.tokens), fmt::format("launch {} behind it", f));
+      launch(static_cast<size_t>(f * step_.tokens), fmt::format("further launch {}", f));
   }
 
  private:
