@@ -62,7 +62,7 @@ class CaseServices {
   virtual ModelWeights load(const Model& model, int depth) const = 0;
   // All references of a model by the model's name, checked; empty if there is none.
   virtual std::vector<GreedyReference> references(const std::string& model_name) const = 0;
-  // The entry of reports/ratchet.json; nullopt if that file has none.
+  // The entry for `key` in reports/ratchet.json; nullopt if there is none.
   virtual std::optional<Ratchet> ratchet(const RatchetKey& key) const = 0;
 
   // The caller sets name, max_context and fault, and for the ceiling depth and pattern.

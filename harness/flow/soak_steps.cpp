@@ -26,7 +26,7 @@ constexpr int64_t kLongEvery = 128;
 constexpr int kLongTokens = 2100;
 // One step in four delays blocks if its prefill is short: delayed rows take milliseconds on a CPU.
 constexpr int kMostDelayedRows = 64, kDelayUs = 50;
-// Counters begin at most this far below 2^16, 2^31 or 2^32; host-twin needs two tokens of tiny.
+// Counters begin at most this far below 2^16, 2^31, 2^32: host-twin passes it in 2 tokens of tiny.
 constexpr uint64_t kBelowEdge = 256;
 
 // Numbers that follow from the seed and the step alone.

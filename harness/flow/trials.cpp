@@ -170,7 +170,7 @@ void Trials::sweep(const std::string& name, const ParityOptions& options, Findin
 }
 
 // Walks the lag set that the job names, else the lag set of parity. Walks nothing if a prefill up
-// to the first length of its closed form does not fit.
+// to the first length of its closed form does not fit into the cache or the time left.
 SweepCoverage Trials::sweep_lagset(const std::string& name, int cache, int longest, int needed,
                                    const ParityOptions& options, Findings& findings) {
   const ModelRow* row = job_.model.row;

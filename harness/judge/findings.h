@@ -13,7 +13,7 @@
 
 namespace mkbench {
 
-// What the checks of one engine found, in the order found; concluded as one verdict and one line.
+// What the checks of one engine found, in the order found; concluded as one verdict and one reason.
 class Findings {
  public:
   // The check ran. It passes unless fail() is called for it.
@@ -32,7 +32,7 @@ class Findings {
 
   // Adds all results to a report, which may hold results already. The verdict is that of the
   // failure that explains most others: a broken run explains bad logits, NaN explains wrong ids, a
-  // broken argmax explains wrong tokens. The line holds all failures, the explaining one first.
+  // broken argmax explains wrong tokens. The reason names all failures, the explaining one first.
   void conclude(ParityReport& report) const;
 
  private:

@@ -37,8 +37,8 @@ inline constexpr SlowLibrary kSlowLibraries[] = {
 // How often a comparison sees an engine that is slower by `share`, with the processes of its row.
 struct Power {
   double share = 0;
-  double seen = 0;      // share of draws in which the interval lies below 1
-  double slower = 0;    // share of draws with the verdict SLOWER
+  double seen = 0;      // share of random splits whose interval lies below 1
+  double slower = 0;    // share of random splits with the verdict SLOWER
   double rescaled = 0;  // as `seen`, with a copy's times multiplied by 1 + share
 };
 
@@ -133,7 +133,7 @@ inline constexpr int kUsualProcesses = 5;
 // The row that shows the power of a calibration on a GPU, and the rounds which that row needs.
 inline constexpr int kPowerProcesses = 30, kPowerRounds = 2 * kPowerProcesses;
 inline constexpr double kWholeConfidence = 0.999;
-// A slow-down counts as seen if at least this share of all draws sees it.
+// A slow-down counts as seen if at least this share of the random splits shows it.
 inline constexpr double kWantedPower = 0.9;
 // Tolerance of a slow library's extra time: its wait ends only with a tick of its clock.
 inline constexpr double kShareTolerance = 0.0005;

@@ -131,7 +131,7 @@ std::string clock_disagreement(const DecodeTimes& times, const ClockOverhead& ov
 
 // clock_disagreement() for the mean of all samples of an engine: within 1 % + 4 standard errors. A
 // lie of 3 % shows in one sample if it is over about 7 standard deviations of the overhead, and in
-// ten samples from about 5 on. The rule is silent where 3 % is less than 3.5 deviations. In
+// ten samples if it is over about 5. The rule is silent where 3 % is less than 3.5 deviations. In
 // simulation an honest engine fails this or the rule above, with its repeats, in fewer than 1 of
 // 10,000 cases. Returns the reason for disagreement, or an empty string.
 std::string lasting_disagreement(std::span<const Sample> samples, const ClockOverhead& overhead);

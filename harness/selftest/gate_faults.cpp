@@ -204,7 +204,7 @@ const std::vector<GateFault>& gate_faults() {
       // An id whose logit is not the largest.
       {"second_best", at_least_decided([](auto& at, auto, int32_t second) { *at.id = second; })},
       {"nan_logit", at_first_step([](auto& at) { at.logits->back() = std::nanf(""); })},
-      // An argmax that compares with NaN only returns 0.
+      // An argmax over NaN alone returns 0.
       {"nan_gives_zero", at_first_step([](auto& at) {
          std::fill(at.logits->begin(), at.logits->end(), std::nanf(""));
          *at.id = 0;
