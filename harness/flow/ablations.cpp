@@ -11,7 +11,7 @@ constexpr int kRuns = 5;  // timed runs; one run before them is not counted
 
 struct Ablated {
   std::vector<double> runs_us;  // per token
-  std::string reason;           // why there are none
+  std::string reason;           // why there are no runs
 };
 
 Ablated time_ablation(const CaseJob& job, const FlowServices& services, Contestant& c,
@@ -23,7 +23,7 @@ Ablated time_ablation(const CaseJob& job, const FlowServices& services, Contesta
   for (int run = 0; run <= kRuns; ++run) {
     if (services.stop()) throw Interrupted{};
     if (!engine.skip_to(first_depth(job))) {
-      result.reason = c.name + " cannot take a depth without computing it";
+      result.reason = c.name + " cannot skip to a depth without computing its KV rows";
       return result;
     }
     services.take_turn(engine);
@@ -60,7 +60,7 @@ std::string ablate_engine(const CaseJob& job, const FlowServices& services, Cont
 void run_ablations(const CaseJob& job, const FlowServices& services,
                    const std::vector<Contestant*>& candidates, ProgressWatch& watch,
                    EventSink& sink) {
-  std::string lost;  // set once a failure may have poisoned the CUDA context
+  std::string lost;  // reason of all later engines once one may have poisoned the CUDA context
   for (Contestant* c : candidates) {
     ProfileReport profile;
     std::string reason = lost;

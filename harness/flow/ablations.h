@@ -11,8 +11,8 @@
 
 namespace mkbench {
 
-// Sends one AblationsTaken for each engine: times of both ablations at the job's depth and length,
-// or the reason why there are none. The engines hold no sequence afterwards. Throws Interrupted.
+// Sends one AblationsTaken for each engine: the job's decode timed without waits and without loads,
+// or why there are no times. The engines hold no sequence afterwards. Throws Interrupted.
 void run_ablations(const CaseJob& job, const FlowServices& services,
                    const std::vector<Contestant*>& candidates, ProgressWatch& watch,
                    EventSink& sink);

@@ -13,10 +13,10 @@ namespace mkbench {
 namespace {
 
 constexpr int kInputs = 4;  // number of late ids; one decode begins with each
-// A tile counts as unread if the truth on changed weights rejects the engine's ids by more logits
-// than this: twice the largest D that a reference may have.
+// The truth on changed weights rejects an id of the engine whose logit lies further than this below
+// the largest one (and a bf16 step more): twice the largest D that a reference may have.
 constexpr double kRefusedBy = 1.0;
-// Silent tiles do not count, so at most this many draws are made for each wanted tile.
+// Tiles whose change shows in no answer do not count: at most this many draws per wanted tile.
 constexpr int kDrawsATile = 3;
 
 // Result of one decode.
@@ -120,8 +120,8 @@ class TileAudit {
     return true;
   }
 
-  // With tied embeddings a head tile is also an embedding row, read as such once its id is an
-  // input: only the ids up to that step depend on the head alone.
+  // Number of ids that depend on the head alone. With tied embeddings a row of the head is also an
+  // embedding row, read as such once its id is an input: only the ids emitted before then count.
   size_t ids_of_head(const Tile& tile, size_t input) const {
     const std::vector<int32_t>& ids = sound_[input].ids;
     if (!config_.tie_word_embeddings) return ids.size();

@@ -10,8 +10,8 @@
 
 namespace mkbench {
 
-// Whether the card is read in a block. Under kAlternate it is read in every other block; over eight
-// blocks, the read and the unread ones have the same abba orders and come first equally often.
+// Whether the card is read in a block. Under kAlternate it is read in block 2i or in 2i + 1;
+// over eight blocks, read and unread ones have the same abba orders and come first equally often.
 bool is_watched(TelemetryMode mode, int block);
 
 struct UnfitBlock {
@@ -24,9 +24,9 @@ struct UnfitBlock {
 class BlockConditions {
  public:
   void take(const Sample& sample);
-  // Forgets and returns the first block that is unfit by the present medians; the caller drops it
-  // and runs it again. nullopt if all blocks are fit, or if the limit of drops is reached: further
-  // unfit blocks stay, and the report counts them with the dropped ones.
+  // Forgets and returns the first block that throttling or a clock below the present median makes
+  // unfit; the caller drops it and runs it again. nullopt if all are fit, or if the limit of drops
+  // is reached: further unfit blocks stay, and the report counts them with the dropped ones.
   std::optional<UnfitBlock> drop_one();
 
  private:

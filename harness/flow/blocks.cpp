@@ -54,7 +54,7 @@ class BlockRunner {
 
   std::vector<TimedRun> run() {
     services_.begin_timing();
-    services_.watch_card(job_.telemetry != TelemetryMode::kOff);  // also for the overhead's runs
+    services_.watch_card(job_.telemetry != TelemetryMode::kOff);  // for measure_overhead() too
     while (has_engines() && schedule_.begin_process()) {
       begin_process();
       while (has_engines() && schedule_.begin_block()) {
@@ -82,7 +82,7 @@ class BlockRunner {
     if (services_.stop()) throw Interrupted{};
   }
 
-  // With one engine open at a time, run_block() opens them.
+  // With one engine open at a time, run_block() opens each engine for its turn.
   void begin_process() {
     truth_ = &truth_of_(schedule_.process());
     if (job_.one_at_a_time) return;
@@ -339,7 +339,7 @@ class BlockRunner {
     if (takes_late_id(c)) late = draw(block);
     const int64_t before = engine.launch_count();
     const TimedCall first = services_.timed(engine, [&] { sample.ids = decode(c, late, 1); });
-    const std::string left = services_.end_turn(engine);  // the decode below would hide open work
+    const std::string left = services_.end_turn(engine);  // the next decode would hide leftovers
     const int64_t launches = engine.launch_count() - before;
     keep_time(call, sample);
     sample.prefill_ms = call.ms;
@@ -347,7 +347,7 @@ class BlockRunner {
     sample.tokens = job_.n_prompt;
     const std::vector<int32_t> more = engine.decode(tokens_ - 1);
     sample.ids.insert(sample.ids.end(), more.begin(), more.end());
-    // The KV rows must equal those of the first prefill; the ids after that one were checked too.
+    // Besides the ids, the prompt's KV rows are checked: they must equal the first prefill's.
     const bool compared = engine.capabilities().snapshots;
     return {.launches = launches,
             .kv_rows = compared ? job_.n_prompt : 0,
@@ -425,7 +425,7 @@ class BlockRunner {
   std::optional<double> first_begin_ms_;  // when the first timed call of the case began
   std::map<std::string, int64_t> launches_;
   std::set<std::string> compared_;  // engines whose overhead was measured in this process
-  std::map<std::string, std::vector<DecodeTimes>> one_token_;  // by engine
+  std::map<std::string, std::vector<DecodeTimes>> one_token_;  // for overheads_, by engine
   std::map<std::string, ClockOverhead> overheads_;             // by engine
   BlockConditions conditions_;
 };

@@ -102,7 +102,7 @@ class CaseFlow {
     if (services_.stop()) throw Interrupted{};
   }
 
-  // Refuses a context longer than the model allows, with the numbers; nothing is truncated.
+  // Refuses a context longer than the model allows, naming both lengths; nothing is truncated.
   void check_positions(const ModelConfig& config) const {
     const int64_t needed = int64_t{first_depth(job_)} + tokens();
     if (config.max_positions <= 0 || needed <= config.max_positions) return;

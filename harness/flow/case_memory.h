@@ -11,10 +11,10 @@
 namespace mkbench {
 
 struct CaseMemory {
-  int64_t needed = 0;  // for all engines of the case, and for the runs that judge them
+  int64_t needed = 0;  // bytes for all engines of the case, and for the runs that judge them
   // `needed`, plus the ceiling's copy of the bytes that it reads if the job has a ceiling.
   int64_t with_ceiling = 0;
-  int64_t free = 0;  // on the job's device; 0: not known
+  int64_t free = 0;  // bytes on the job's device; 0: not known
 
   bool fits() const { return free <= 0 || needed <= free; }
   bool ceiling_fits() const { return free <= 0 || with_ceiling <= free; }
@@ -35,8 +35,8 @@ CaseMemory case_memory(const CaseJob& job, const CaseServices& services, const M
 // open. Returns the reason in one line; empty if the job is unchanged.
 std::string choose_residency(CaseJob& job, const CaseServices& services, const ModelConfig& config);
 
-// What would fit instead: the largest depth at which these engines fit; else fit with one open
-// at a time; else fit without some of them; else the largest model of the shape table. One line:
+// The first of these that fits: the largest depth for these engines; the largest with one of them
+// open at a time; the same without some of them; the largest model of the shape table. One line:
 // "what would fit: --n-depth 300 (3812 MB)".
 std::string what_would_fit(const CaseJob& job, const CaseServices& services,
                            const ModelConfig& config, int64_t free);

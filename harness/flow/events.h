@@ -41,7 +41,7 @@ struct ModelLoaded {
   std::vector<std::string> not_covered;
 };
 
-// True if a report's field `reference` (`name`) stands for a reference computed in its own run.
+// True if `name`, a report's field `reference`, says that its run computed the reference itself.
 inline bool is_live_reference(std::string_view name) { return name.starts_with("live"); }
 
 // The references that judge the case, as the report names them.

@@ -24,7 +24,7 @@ namespace {
 constexpr int kContext = 192;  // context that the measured engines allocate
 constexpr int kJudgedSteps = 16, kTimedSteps = 16;
 constexpr size_t kMostTries = 5;
-constexpr int64_t kSlowBytes = 100'000'000;  // read by a step
+constexpr int64_t kSlowBytes = 100'000'000;  // a step that reads more is slow on a CPU
 constexpr double kEnoughS = 0.6, kSlowS = 0.5, kTooSlowS = 3;
 // Assumed time of judging one logit of a step if no reference allows a measurement: 20 ms for
 // 152,000 logits, an estimate.
@@ -125,7 +125,7 @@ void measure_judging(const Now& now, Engine& engine, const std::string& name,
   pace.logits_s = std::max(pace.step_s, step - 2 * pace.step_s);
 }
 
-// The truth scores a whole path in one pass.
+// Times a forced decode of the truth, which runs many steps of a path in one pass.
 void measure_pass(const Now& now, Engine& engine, const std::vector<int32_t>& ids, int vocab,
                   StepPace& pace) {
   std::vector<float> logits(static_cast<size_t>(kMaxLogitSteps) * static_cast<size_t>(vocab));
@@ -149,7 +149,7 @@ struct TimedSteps {
 // A warm-up that settles at once takes two windows; the short run before them is neglected.
 constexpr double kSettledWarmUpS = 2 * kWarmWindowS;
 
-// blocks: over all processes.
+// `blocks` counts the blocks of all processes.
 TimedSteps timed_steps(const CaseJob& job, int blocks) {
   const int n = job.n_prompt > 0 ? kPrefillCheckTokens : job.n_gen;
   TimedSteps steps;
@@ -180,7 +180,7 @@ double ceiling_seconds(const CaseJob& job, int blocks) {
 
 // Whether the run takes hardly more steps than measuring its pace would.
 bool is_short(const CaseJob& job, const ModelShape& shape, const CaseReferences& references) {
-  constexpr double kFewSteps = 2500, kFewBytes = 1e11;  // read by all steps
+  constexpr double kFewSteps = 2500, kFewBytes = 1e11;  // bytes read by all steps
   if (references.live || job.whole_parity) return false;
   double judged = 0;
   for (const GreedyReference& reference : references.all) judged += steps_of(reference.prompts);

@@ -20,7 +20,7 @@
 namespace mkbench {
 namespace {
 
-// The name under which find_references() files the model; empty: it has no references. A folder
+// The name by which find_references() finds the model's references; empty: it has none. A folder
 // named like a built-in model but with another shape gets no committed references.
 std::string reference_name(const CaseJob& job, const ModelShape& shape) {
   const ModelRow* row = find_model(job.model.name, shape);
@@ -293,8 +293,8 @@ bool Gate::pass_judge(Contestant& contestant) {
   return true;
 }
 
-// Judges the prompts and, in `parity`, runs the trials. The report of the prompts is sent before
-// the trials begin, so it stands however the trials end. If the verdict is proven already, a later
+// Judges the prompts; `mkbench parity` then runs the trials. The report of the prompts is sent
+// before the trials begin, so it stands however they end. If the verdict is proven already, a later
 // error (a hang, a crash) is only added to its reason.
 void Gate::judge_within(TimeBudget& budget, Trials& trials, Contestant& contestant,
                         ParityReport& report) {

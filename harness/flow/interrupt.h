@@ -9,7 +9,7 @@ void install_interrupt_handlers();
 // How many SIGINT and SIGTERM have arrived.
 int interrupt_count();
 
-// Thrown at a safe point of a host after an interrupt.
+// Thrown at a safe point of a case or a host after an interrupt.
 struct Interrupted {};
 
 }  // namespace mkbench

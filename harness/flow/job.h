@@ -25,7 +25,7 @@ struct CaseEngine {
 
 struct JudgedEngine {
   EngineFacts facts;
-  ParityReport parity;  // without its table
+  ParityReport parity;  // without its rows
 };
 
 // Parity findings of an earlier case of the run, for all its engines on these weights.
@@ -44,9 +44,9 @@ struct CaseJob : CaseSettings {
   bool may_open_one = false;        // sets one_at_a_time if memory is short (choose_residency())
   // Why no ceiling is timed beside the engines; empty if one is timed.
   std::string no_ceiling = "no ceiling was asked for";
-  int depth = 0;     // KV rows before the first timed step
-  int n_gen = 0;     // timed tokens; in a prefill test, untimed tokens that check it
-  int n_prompt = 0;  // > 0: a prefill test of this many KV rows
+  int depth = 0;                     // KV rows before the first timed step
+  int n_gen = 0;                     // timed tokens; 0 in a prefill test
+  int n_prompt = 0;                  // > 0: a prefill test of this many KV rows
   int blocks = 10, max_blocks = 10;  // paired blocks, over all processes
   // How often each timed engine is opened anew. With one_at_a_time every turn has its own process.
   int processes = 1;

@@ -96,8 +96,8 @@ class Recorder {
     const std::vector<int32_t>& wanted = emitted_.try_emplace(late, ids).first->second;
     if (ids == wanted && std::ssize(ids) == plan_.tokens) return;
     throw Error(ErrorKind::kIntegrity,
-                fmt::format("{}: after the late id {}: {} ids came back; wanted {}, equal to the "
-                            "closed form or to the block's first engine",
+                fmt::format("{}: after the late id {}: {} ids came back; wanted {}, equal to those "
+                            "of the closed form or of the block's first engine",
                             one.name, late, ids.size(), plan_.tokens));
   }
 

@@ -62,10 +62,10 @@ class CaseServices {
   virtual ModelWeights load(const Model& model, int depth) const = 0;
   // All references of a model by the model's name, checked; empty if there is none.
   virtual std::vector<GreedyReference> references(const std::string& model_name) const = 0;
-  // The entry of reports/ratchet.json; nullopt if that file has none.
+  // The entry for `key` in reports/ratchet.json; nullopt if there is none.
   virtual std::optional<Ratchet> ratchet(const RatchetKey& key) const = 0;
 
-  // The caller sets name, max_context and fault of the request; the service fills in the rest.
+  // The caller sets name, max_context and fault, and for the ceiling depth and pattern.
   virtual std::unique_ptr<Engine> make_engine(const EngineRequest& request,
                                               const ModelWeights& weights) const = 0;
   // Starts the processes of engines that will be made soon.
@@ -90,7 +90,7 @@ class CaseServices {
   // the weights, which all engines read; on a GPU 0.
   virtual int64_t shared_bytes(const ModelConfig& config) const = 0;
   // Bytes of the job's device that the whole case may take: what is free now, plus what this run's
-  // processes hold, as case_memory() counts it again (on a CPU everything, on a GPU the contexts).
+  // processes hold and case_memory() counts again (on a CPU everything, on a GPU the contexts).
   virtual int64_t free_bytes() const = 0;
   // Bytes taken now: on a CPU by this process and its hosts, on a GPU by all processes; 0: unknown.
   virtual int64_t held_bytes() const = 0;

@@ -46,8 +46,8 @@ class SoakedStep {
   }
 
   void run() {
-    // Also before the prefill: the launched kernel runs a short prefill too, and a repeated prefill
-    // gives the same rows only if its sums have the same order.
+    // The prefill is stressed too: the kernel of the launches also runs short prefills, and a
+    // repeated prefill gives the same rows only if its sums have the same order.
     stress();
     call([&] { start_afresh(engine_, prompt_); });
     // Restart the counters: those that begin near an edge must pass it in the first launch.
@@ -58,7 +58,7 @@ class SoakedStep {
     if (result_.sums.count(SoakCheck::kTokens).failed > 0) return;  // a repeat would add nothing
     for (int r = 0; r < step_.repeats; ++r) repeat(r, start, first);
     for (int f = 1; f <= step_.further; ++f)
-      launch(static_cast<size_t>(f * step_.tokens), fmt::format("launch {} behind it", f));
+      launch(static_cast<size_t>(f * step_.tokens), fmt::format("further launch {}", f));
   }
 
  private:

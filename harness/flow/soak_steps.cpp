@@ -15,8 +15,8 @@ constexpr int kFineEdge = 16, kFineUntil = 512, kCoarseEdge = 64;
 constexpr int kMostTokens = 16, kMostRepeats = 7, kMostFurther = 2;
 // For steps that fill the cache: prefilling a long cache again takes most of a soak's time.
 constexpr int kMostRepeatedFills = 2;
-// A step's number modulo kKinds is its kind: 0 fills the cache, 1 to 3 pass an edge, 5 and 6 take a
-// prompt of a reference if there is one; other prompts have random lengths.
+// A step's number modulo kKinds is its kind: 0 fills the cache, 1 to 3 pass one of soak_edges(), 5
+// and 6 take a prompt of a reference if there is one; other prompts have random lengths.
 constexpr int64_t kKinds = 8, kEdgeKinds = 3, kKnownKinds[] = {5, 6};
 // Steps of the other kinds repeat their launch many times if the prompt is short relative to the
 // cache: repeating a launch costs little compared with the prefill of a long prompt.
@@ -26,7 +26,7 @@ constexpr int64_t kLongEvery = 128;
 constexpr int kLongTokens = 2100;
 // One step in four delays blocks if its prefill is short: delayed rows take milliseconds on a CPU.
 constexpr int kMostDelayedRows = 64, kDelayUs = 50;
-// A counter begins at most this far below its edge: host-twin passes it in two tokens of tiny.
+// Counters begin at most this far below 2^16, 2^31, 2^32: host-twin passes it in 2 tokens of tiny.
 constexpr uint64_t kBelowEdge = 256;
 
 // Numbers that follow from the seed and the step alone.

@@ -14,7 +14,7 @@ inline constexpr int kStateSteps = 8;    // decode steps after the timed run
 inline constexpr int kReceiptShare = 8;  // later blocks: 1 sample in this many gets a receipt
 
 struct StateReceipt {
-  std::string compared{};  // empty: no receipt was taken, because the cache is full
+  std::string compared{};  // what was compared; empty: nothing, because the cache is full
   std::string problem{};   // why the states differ, else empty
   bool repeats = true;     // if there is a problem: whether runs with logits equal each other
   // Ids after the timed run, from an engine without logits. They must be right.

@@ -23,7 +23,7 @@ double length_of(std::span<const Bf16> row) {
   return std::sqrt(squares);
 }
 
-// Length of the longest row, searched among the tile's own row and rows at equal distances.
+// The largest 2-norm of the tile's own row and of rows at equal distances.
 double longest_row(const Matrix& m, int own_row) {
   double longest = length_of(m.row(own_row));
   const int step = std::max(1, m.rows / kRowsLookedAt);

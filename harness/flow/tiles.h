@@ -56,8 +56,8 @@ Tile draw_tile(const TilePart& part, const std::function<uint64_t(uint64_t bound
 // Whether a tile belongs to the matrix that gives the logits.
 bool is_head_tile(const Tile& tile, const ModelConfig& config);
 
-// How a tile is changed: its weights become +-b with random signs. A row of 64 values b is `scale`
-// times as long as the tensor's longest row (of fewer than 2,048 rows at equal distances).
+// How a tile is changed: its weights become +-b with random signs. The 2-norm of 64 values b is
+// `scale` times the largest 2-norm among fewer than 2,048 rows of the tensor at equal distances.
 struct TileChange {
   double scale = 0;
   bool negative = false;  // true: all signs of the seed are flipped

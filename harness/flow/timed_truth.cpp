@@ -39,7 +39,7 @@ std::vector<int32_t> seeded_ids(uint64_t seed, int count, const ModelShape& shap
 // Whether the closed form of a lag set gives the ids that follow the job's prompt.
 bool covers(std::string_view lagset, const CaseJob& job, int vocab) {
   if (lagset.empty() || first_depth(job) < synthetic_min_depth(lagset)) return false;
-  if (job.ids.empty()) return true;  // a generated prompt: all its ids have states
+  if (job.ids.empty()) return true;  // a generated prompt, whose ids all have states (StateCode)
   const StateCode code(vocab);
   return std::all_of(job.ids.begin(), job.ids.end() - 1,
                      [&](int32_t id) { return code.state(id) >= 0; });

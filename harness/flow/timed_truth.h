@@ -31,9 +31,9 @@ struct TimedTruth {
   std::optional<std::vector<int32_t>> expected(int32_t late_id, int n) const;
 };
 
-// The closed form decides on analytic weights at any depth that the lag set covers, if all ids of
-// the prompt have states. Then each process has its own prompt, unless --ids gives it. Without a
-// closed form all processes share one prompt, because the truth has to prefill it.
+// The closed form decides on analytic weights at any depth that the lag set covers, if every id of
+// the prompt has a state (StateCode). Then each process has its own prompt, unless --ids gives it.
+// Without a closed form all processes share one prompt, because the truth has to prefill it.
 TimedTruth find_timed_truth(const CaseJob& job, const ModelWeights& weights, int process = 0);
 // Whether find_timed_truth() will find a closed form; needs no weights.
 bool has_closed_form(const CaseJob& job, const ModelShape& shape);
@@ -75,9 +75,9 @@ struct WrongId {
 };
 
 // Checks a free-running path against the truth, teacher-forced on this path: each id must be the
-// truth's choice, or its logit must lie within D + `logit_step(max |z|)` of the truth's largest (a
-// near tie). `own_d`, if given, has a D for each step, and the larger D counts. Returns the first
-// id that fails. `truth` must hold the prompt, with its last id pending. logits_bf16: the engine
+// truth's choice, or its logit must lie within tau (tau_of()) of the truth's largest (a near
+// tie). `own_d`, if given, has a D for each step, and the larger D counts. Returns the first id
+// that fails. `truth` must hold the prompt, with its last id pending. logits_bf16: the engine
 // rounds its logits.
 WrongId confirm_path(Engine& truth, const std::vector<int32_t>& path, int vocab, double pairwise_d,
                      bool logits_bf16, const std::vector<double>& own_d = {});

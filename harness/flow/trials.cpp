@@ -20,7 +20,7 @@
 namespace mkbench {
 namespace {
 
-// Lengths walked for lag sets whose closed form begins at a large depth.
+// Number of cache lengths walked for lag sets whose closed form begins at a large depth.
 constexpr int kFarSteppedLengths = 64;
 
 int32_t emitted_at(const ParityReport& report, const std::string& prompt, int position) {
@@ -170,7 +170,7 @@ void Trials::sweep(const std::string& name, const ParityOptions& options, Findin
 }
 
 // Walks the lag set that the job names, else the lag set of parity. Walks nothing if a prefill up
-// to the first length of its closed form does not fit.
+// to the first length of its closed form does not fit into the cache or the time left.
 SweepCoverage Trials::sweep_lagset(const std::string& name, int cache, int longest, int needed,
                                    const ParityOptions& options, Findings& findings) {
   const ModelRow* row = job_.model.row;

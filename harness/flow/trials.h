@@ -70,8 +70,8 @@ class Trials {
   bool ended_ = false;              // all checks came to their end without an error
 };
 
-// The prompts that are repeated in this process and in fresh ones: those of the first reference
-// with logits or, before that is made, those of the live reference.
+// The prompts that are repeated in this process and in fresh ones, from the first reference with
+// logits or, if there is none yet, from the prompts that the live reference will have.
 std::vector<ReferencePrompt> repeated_prompts(const CaseJob& job, const ModelShape& shape,
                                               const std::vector<GreedyReference>& references);
 

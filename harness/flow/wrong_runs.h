@@ -13,7 +13,7 @@
 
 namespace mkbench {
 
-// A timed run whose ids have to be scored.
+// A timed run whose ids came back.
 struct TimedRun {
   Sample sample;
   int32_t last_id = 0;        // the last id of its prompt

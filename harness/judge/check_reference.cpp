@@ -19,7 +19,7 @@ void check_reference_weights(const GreedyReference& reference, const ModelWeight
 
 void check_closed_form(const GreedyReference& reference, std::string_view lagset, int vocab) {
   for (const ReferencePrompt& prompt : reference.prompts) {
-    // Near ties come from prompts without a closed form: ids that stand for no state, or too few
+    // Prompts with near ties have no closed form: they have ids that stand for no state, or too few
     // ids.
     if (prompt.set != "strict") continue;
     const auto fail = [&](const std::string& what) {

@@ -154,8 +154,8 @@ void check_memory_bound(EngineReport& e, const MemoryBound& bound) {
   withhold(e, reason);
 }
 
-// The term that binds is the one whose time alone is about the full time. If that holds for both
-// terms or for neither, both bind.
+// What limits the speed: memory if the time without waits is about the full time, the dependency
+// chain if the time without loads is; "both" if both are or neither is.
 std::string binding_term(double full, double no_waits, double no_loads) {
   const bool memory = no_waits >= (1 - kBindingBand) * full;
   const bool chain = no_loads >= (1 - kBindingBand) * full;

@@ -13,7 +13,7 @@
 
 namespace mkbench {
 
-// What the checks of one engine found, in the order found; concluded as one verdict and one line.
+// What the checks of one engine found, in the order found; concluded as one verdict and one reason.
 class Findings {
  public:
   // The check ran. It passes unless fail() is called for it.
@@ -32,7 +32,7 @@ class Findings {
 
   // Adds all results to a report, which may hold results already. The verdict is that of the
   // failure that explains most others: a broken run explains bad logits, NaN explains wrong ids, a
-  // broken argmax explains wrong tokens. The line holds all failures, the explaining one first.
+  // broken argmax explains wrong tokens. The reason names all failures, the explaining one first.
   void conclude(ParityReport& report) const;
 
  private:
@@ -88,7 +88,7 @@ bool within_tau(const ReferenceStep& step, int32_t id, double tau);
 // tau of a step: an id at most this far below the truth's largest logit is a near tie.
 double tau_of(std::span<const float> truth_logits, double pairwise_d, bool logits_bf16);
 
-// A row of the table with texts filled in; its verdict stays EXACT.
+// A row of ParityReport::rows with its texts filled in; its verdict stays EXACT.
 ParityRow make_row(const ReferencePrompt& prompt, int step, int32_t engine_id,
                    const ParityOptions& options);
 
@@ -98,8 +98,8 @@ std::string describe_row(const ParityRow& row);
 // Counts rows by verdict and finds the first divergence.
 void tally_rows(ParityReport& report);
 
-// Notes whether the logits of the repeated prompts have the bits that are committed. Other bits are
-// no failure, but need a reason in the ratchet's entry.
+// Notes whether the logits of the repeated prompts have the bits of the ratchet's entry. Other bits
+// are no failure, but need a reason in that entry.
 void note_bits(const std::string& repeats_sha256, const Ratchet& committed, Findings& findings);
 
 // Judges the four ratios and the ratchet. Throws Error(kInvalidReference) if the reference's

@@ -14,7 +14,7 @@ namespace {
 
 using Logits = std::vector<float>;  // [steps, vocab]
 
-// The truth's half of a step: token, top 32, moments, margin, sketch.
+// The truth's half of a step: all of its fields that follow from the truth's logits z [vocab].
 ReferenceStep truth_step(const float* z, int vocab, int position) {
   ReferenceStep step;
   step.position = position;

@@ -1,5 +1,5 @@
-// Describes where a failure begins: the first layer and the first KV row that leave the
-// truth's band, and on the analytic checkpoint the lag that explains a wrong token.
+// Describes where a failure begins: the first layer and the first KV row whose error against the
+// truth is out of its band, and on the analytic checkpoint the lag that explains a wrong token.
 #pragma once
 
 #include <cstdint>
@@ -31,8 +31,8 @@ struct LastStep {
 
 // Teacher-forces the prompt up to step `step` on the candidate; truth and baseline do the same on a
 // short walk, else they prefill. Names the first layer whose hidden state is out of its band, and
-// the first KV row (by layer, then position) out of its band, which follows from the baseline's
-// largest NMSE in that layer. Says so if the candidate shows neither hidden states nor KV rows.
+// the first KV row (by layer, then position) out of its band; a layer has one band for its rows,
+// from the baseline's largest NMSE. Says so if the candidate shows no hidden states or KV rows.
 std::string localise(const LocaliseEngines& engines, int layers, int vocab,
                      const ReferencePrompt& prompt, int step, LastStep* last = nullptr);
 

@@ -377,7 +377,7 @@ class Judge {
   int states_seen_ = 0;
   std::string first_not_finite_;
   std::optional<std::string> first_unequal_;
-  std::pair<std::string, int> unequal_free_;  // prompt and position, where the free run differs
+  std::pair<std::string, int> unequal_free_;  // prompt, position: free and forced ids differ there
 };
 
 }  // namespace

@@ -30,7 +30,7 @@ struct ParityOptions {
   // Only one prompt is judged, and its ratios are not: their limits hold for whole prompt sets, and
   // a few steps vary more.
   bool one_prompt = false;
-  bool repeat_without_logits = true;  // ids with and without logits_out must be equal
+  bool repeat_without_logits = true;  // decodes with and without logits must give equal ids
   std::function<std::string(int32_t)> text_of = {};  // printable text of one id; may be empty
   std::function<void(const std::string& prompt, int done, int total)> on_progress = {};
 };

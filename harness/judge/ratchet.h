@@ -1,6 +1,5 @@
-// The ratchet: the ratios that an engine has once reached on a card, and the bits of its logits,
-// committed in reports/ratchet.json.
-// mkbench reads it and never writes it; scripts/update_ratchet.py does.
+// The ratchet: the ratios that an engine has once reached on a card, and the bits of its logits, in
+// reports/ratchet.json. mkbench only reads that file; scripts/update_ratchet.py writes it.
 #pragma once
 
 #include <filesystem>

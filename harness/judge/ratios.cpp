@@ -14,8 +14,8 @@ namespace {
 // Keeps the sum of the baseline's divergences from being 0 if every step is certain.
 constexpr double kLeastDivergence = 1e-6;
 
-// Limits by the minor version of the report's schema that introduced them. 0: chosen, when reports
-// named no class; 6: derived from the ratios that legitimate decoders of each class reach.
+// Limits by the minor version of the report's schema that introduced them. Those of 0 were set by
+// hand, when reports named no class; those of 6 follow from ratios of legitimate decoders.
 struct LimitsSince {
   int schema_minor;
   RatioLimits bf16, fp32_accumulate, lossy;
@@ -85,7 +85,7 @@ double allowed_rounding(const ReferenceStep& step, const float* logits, int voca
   const bool rounded =
       std::all_of(logits, logits + vocab, [](float z) { return z == round_to_bf16(z); });
   if (precision == PrecisionClass::kFp32Accumulate || !rounded) return 0;
-  // The truth's sum of exponentials with its top logits rounded, divided by the sum without.
+  // The truth's sum of exponentials, with its top logits rounded, over the unrounded sum.
   double sum = 1;
   for (const float z : step.top_logits)
     sum += std::exp(round_to_bf16(z) - step.logsumexp) - std::exp(z - step.logsumexp);
@@ -98,8 +98,8 @@ StepError error_of(const ReferenceStep& step, const float* logits, int vocab, ui
                    int projections) {
   StepError error;
   const std::vector<float> sketch = sketch_of(logits, vocab, sketch_seed, projections);
-  // E[(r . e)^2] = |e|^2 for a vector r of independent signs, so the mean over projections
-  // estimates |e|^2.
+  // E[(r . e)^2] = |e|^2 for an error e and a vector r of independent signs, so the mean over
+  // projections estimates |e|^2.
   for (size_t p = 0; p < step.sketch.size(); ++p) {
     const double difference = double{sketch[p]} - double{step.sketch[p]};
     error.squared += difference * difference / static_cast<double>(step.sketch.size());

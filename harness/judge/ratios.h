@@ -38,7 +38,7 @@ struct Ratios {
   int worst_position = -1;
 };
 
-// Error of one row of logits against a step of the truth.
+// Error e of one row of logits against a step of the truth, both rows less their means.
 struct StepError {
   double squared = 0;  // |e|_2^2, estimated from the sketches
   double inf_top = 0;  // largest |e| over the truth's top ids

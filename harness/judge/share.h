@@ -7,7 +7,7 @@
 
 namespace mkbench {
 
-// Fills in the time and the rate of the case's ceiling from its samples, or the reason why it has none.
+// Fills in time and rate of the case's ceiling from its samples, or the reason why it has none.
 void fill_ceiling(CaseReport& c, double confidence);
 
 // Fills in share, interval and note of an engine that has times. Without a ceiling in its blocks

@@ -57,7 +57,7 @@ struct SweepBounds {
   EnginePace* pace = nullptr;
   // The walk has the whole budget up to this length, and an eighth of it beyond.
   int needed = 0;
-  std::function<void(int done, int total)> walked = {};  // steps of the walk
+  std::function<void(int done, int total)> walked = {};  // gets the walk's steps, done and in all
   // Called with the first step that is wrong, as it was judged.
   std::function<void(const FailedStep& step)> first_wrong = {};
 };
@@ -81,7 +81,7 @@ SweepCoverage judge_sweep(Engine& engine, const SweepTruth& truth, const ParityO
 EnginePace measure_pace(Engine& engine, const std::vector<int32_t>& ids, int vocab,
                         const TimeBudget& budget);
 
-// "walked 2,049; prefills of 14, 15, 16, ..., 4,095 rows; left out, ...".
+// "walked 2,049; prefills of 14, 15, 16, ..., 4,095 rows; left out for their time: prefills ...".
 std::string coverage_text(const SweepCoverage& coverage);
 
 }  // namespace mkbench

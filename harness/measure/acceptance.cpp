@@ -17,8 +17,8 @@ constexpr uint64_t kSeed = 1;
 // rounds, 100,000 simulations each).
 constexpr int kAsIndependent = 8;
 
-// Number of splits of a simulated calibration whose t interval misses 0. The number that draws a
-// round draws its side too, by the lowest bit.
+// Number of splits of a simulated calibration whose t interval misses 0. One random number draws a
+// round and, by its lowest bit, the round's side.
 int count_missed(std::vector<double>& ratios, int processes, int splits, double quantile,
                  std::mt19937_64& random) {
   const auto n = static_cast<double>(processes);

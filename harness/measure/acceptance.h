@@ -4,7 +4,7 @@
 
 namespace mkbench {
 
-// An acceptance fails by chance in one of a thousand.
+// A sound clock passes an acceptance test with this probability.
 inline constexpr double kAcceptance = 0.999;
 
 // The smallest k with P(X <= k) >= kAcceptance for X of Binomial(n, p).

@@ -37,17 +37,17 @@ inline constexpr SlowLibrary kSlowLibraries[] = {
 // How often a comparison sees an engine that is slower by `share`, with the processes of its row.
 struct Power {
   double share = 0;
-  double seen = 0;      // share of draws in which the interval lies below 1
-  double slower = 0;    // share of draws with the verdict SLOWER
-  double rescaled = 0;  // as `seen`, with the copy's times multiplied by 1 + share
+  double seen = 0;      // share of random splits whose interval lies below 1
+  double slower = 0;    // share of random splits with the verdict SLOWER
+  double rescaled = 0;  // as `seen`, with a copy's times multiplied by 1 + share
 };
 
 constexpr std::string_view struct_name(Tag<Power>) { return "power"; }
 template <typename V>
 void describe_fields(V& v, Tag<Power>) {
-  v.field("share", &Power::share, "by which the engine is slower");
-  v.field("seen", &Power::seen, "share of draws whose interval lies below 1");
-  v.field("slower", &Power::slower, "share of draws with the verdict SLOWER");
+  v.field("share", &Power::share, "extra time of the engine, as a share of the sound one's");
+  v.field("seen", &Power::seen, "share of random splits whose interval lies below 1");
+  v.field("slower", &Power::slower, "share of random splits with the verdict SLOWER");
   v.field("rescaled", &Power::rescaled, "as seen, from times of a copy multiplied by 1 + share");
 }
 
@@ -65,12 +65,12 @@ constexpr std::string_view struct_name(Tag<CopiesRow>) { return "copies_row"; }
 template <typename V>
 void describe_fields(V& v, Tag<CopiesRow>) {
   using R = CopiesRow;
-  v.field("processes", &R::processes, "of each engine in a comparison");
+  v.field("processes", &R::processes, "processes of each engine in a comparison");
   v.field("splits", &R::splits, "A/A comparisons");
   v.field("excluding_one", &R::excluding_one, "A/A comparisons whose interval does not hold 1");
   v.field("most_allowed", &R::most_allowed, "most that alpha and chance allow");
   v.field("faster_or_slower", &R::faster_or_slower, "A/A comparisons that say FASTER or SLOWER");
-  v.field("half_width", &R::half_width, "of an A/A interval, relative, median");
+  v.field("half_width", &R::half_width, "median half-width of an A/A interval, relative");
 }
 
 // Results of comparisons with `processes` processes of each engine.
@@ -85,7 +85,7 @@ void describe_fields(V& v, Tag<CalibrationRow>) {
   using R = CalibrationRow;
   describe_fields(v, Tag<CopiesRow>());
   v.field("margin", &R::margin, "max of 0.5 % and 1.5 half-widths");
-  v.field("power", &R::power, "by the share of the slow-down");
+  v.field("power", &R::power, "power for each share of slow-down");
 }
 
 // Comparison of a library with the first copy over all recorded processes, without splits.
@@ -100,10 +100,10 @@ constexpr std::string_view struct_name(Tag<WholeRatio>) { return "whole_ratio"; 
 template <typename V>
 void describe_fields(V& v, Tag<WholeRatio>) {
   using W = WholeRatio;
-  v.field("library", &W::library, "that is compared with the sound one");
+  v.field("library", &W::library, "library that is compared with the sound one");
   v.field("wanted", &W::wanted, "ratio of its time to the sound one's");
-  v.field("ratio", &W::ratio, "that was measured, over all processes");
-  v.field("ci", &W::ci, "its interval, at 99.9 %");
+  v.field("ratio", &W::ratio, "measured ratio, over all processes");
+  v.field("ci", &W::ci, "interval of the ratio, at 99.9 %");
 }
 
 struct Calibration {
@@ -119,10 +119,10 @@ template <typename V>
 void describe_fields(V& v, Tag<Calibration>) {
   using C = Calibration;
   v.field("alpha", &C::alpha, "share of A/A intervals that may miss 1");
-  v.field("seed", &C::seed, "of the splits");
-  v.field("processes", &C::processes, "recorded of the sound engine");
-  v.field("blocks", &C::blocks, "in each process");
-  v.field("rows", &C::rows, "by the number of processes in a comparison");
+  v.field("seed", &C::seed, "seed of the splits");
+  v.field("processes", &C::processes, "recorded processes of the sound engine");
+  v.field("blocks", &C::blocks, "blocks in each process");
+  v.field("rows", &C::rows, "one row for each number of processes in a comparison");
   v.field("whole", &C::whole, "each library in all processes, as recorded");
 }
 
@@ -133,7 +133,7 @@ inline constexpr int kUsualProcesses = 5;
 // The row that shows the power of a calibration on a GPU, and the rounds which that row needs.
 inline constexpr int kPowerProcesses = 30, kPowerRounds = 2 * kPowerProcesses;
 inline constexpr double kWholeConfidence = 0.999;
-// A slow-down counts as seen if at least this share of all draws sees it.
+// A slow-down counts as seen if at least this share of the random splits shows it.
 inline constexpr double kWantedPower = 0.9;
 // Tolerance of a slow library's extra time: its wait ends only with a tick of its clock.
 inline constexpr double kShareTolerance = 0.0005;

@@ -47,7 +47,7 @@ void describe_fields(V& v, Tag<LaunchTrace>) {
   v.field("memsets", &T::memsets, "memsets outside of graphs");
   v.field("synchronisations", &T::synchronisations, "waits of the host for the card");
   v.field("wall_ms", &T::wall_ms, "from the begin of the card's first work to the end of its last");
-  v.field("busy_ms", &T::busy_ms, "the part of it in which the card worked");
+  v.field("busy_ms", &T::busy_ms, "the part of wall_ms in which the card worked");
 }
 
 }  // namespace mkbench

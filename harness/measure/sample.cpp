@@ -40,7 +40,7 @@ Spread spread_of(std::vector<double> values) {
 struct ClockUse {
   const char* name;
   double DecodeTimes::*ms;
-  double ClockOverhead::*short_by_ms;  // less than the host's clock; null for the host's clock
+  double ClockOverhead::*short_by_ms;  // how far it is short of the host's clock; null there
   double ClockOverhead::*sd_ms;
 
   double overhead(const ClockOverhead& o) const {

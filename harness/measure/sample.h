@@ -28,7 +28,7 @@ struct Sample {
   std::optional<int32_t> late_id;
   std::vector<int32_t> ids;  // the receipt; compared after the clock has stopped
   int receipts_checked = 0, receipts_wrong = 0;
-  int repeats = 0;  // runs before this one that were dropped: clocks disagreed, or a busy card
+  int repeats = 0;  // runs dropped before this one: clocks disagreed, or the card was busy
   std::string state_checked;
   std::optional<Telemetry> card;  // absent if the card was not read
   // Why the sample's block was dropped. Empty: the sample stands.
@@ -70,25 +70,25 @@ void describe_fields(V& v, Tag<Sample>) {
   v.field("block", &Sample::block,
           "paired block that the sample belongs to, counted over all processes");
   v.field("order", &Sample::order, "place inside the block");
-  v.field("tokens", &Sample::tokens, "tokens decoded");
+  v.field("tokens", &Sample::tokens, "tokens decoded; in a prefill test KV rows prefilled");
   v.field("start_ms", &Sample::start_ms,
           "start since the first timed call of the case, host clock");
   v.field("times", &Sample::times, "the decode by three clocks");
   v.field("prefill_ms", &Sample::prefill_ms, "prefill tests: the prefill alone; else 0");
   v.field("late_id", &Sample::late_id,
-          "random last id of the prompt, told with the timed call; null: told before the clock");
+          "random last id of the prompt, sent inside the timed call; null: sent before the clock");
   v.field("ids", &Sample::ids, "token receipts");
   v.field("receipts_checked", &Sample::receipts_checked, "receipts compared with the reference");
-  v.field("receipts_wrong", &Sample::receipts_wrong, "receipts that differ from it");
+  v.field("receipts_wrong", &Sample::receipts_wrong, "receipts that differ from the reference");
   v.field("state_checked", &Sample::state_checked,
-          "what of a run that shows its logits was compared; empty: no state receipt was taken");
+          "what the state receipt compared; empty: no state receipt was taken");
   v.field("card", &Sample::card, "the card while the clock ran; null where it was not read");
   v.field("dropped_for", &Sample::dropped_for,
           "a throttle reason, 'slow clock' or 'another engine'; empty: the sample stands");
-  v.field("valid", &Sample::valid, "counts for the statistics");
+  v.field("valid", &Sample::valid, "whether the sample counts for the statistics");
   v.field("repeats", &Sample::repeats,
           "runs dropped before this one: clocks disagreed, or the card was busy after them");
-  v.field("invalid_reason", &Sample::invalid_reason, "why not, else empty");
+  v.field("invalid_reason", &Sample::invalid_reason, "why the sample is not valid; else empty");
 }
 
 // How much less time the engine's event and device clocks show than the host's clock around the
@@ -107,7 +107,7 @@ void describe_fields(V& v, Tag<ClockOverhead>) {
   v.field("runs", &O::runs, "decodes of one token that it was measured by");
   v.field("event_ms", &O::event_ms, "host's clock less CUDA events; 0 without events");
   v.field("event_sd_ms", &O::event_sd_ms, "standard deviation of event_ms");
-  v.field("device_ms", &O::device_ms, "host's clock less the device's; 0 without one");
+  v.field("device_ms", &O::device_ms, "host's clock less the device's clock; 0 without one");
   v.field("device_sd_ms", &O::device_sd_ms, "standard deviation of device_ms");
 }
 
@@ -131,7 +131,7 @@ std::string clock_disagreement(const DecodeTimes& times, const ClockOverhead& ov
 
 // clock_disagreement() for the mean of all samples of an engine: within 1 % + 4 standard errors. A
 // lie of 3 % shows in one sample if it is over about 7 standard deviations of the overhead, and in
-// ten samples from about 5 on. The rule is silent where 3 % is less than 3.5 deviations. In
+// ten samples if it is over about 5. The rule is silent where 3 % is less than 3.5 deviations. In
 // simulation an honest engine fails this or the rule above, with its repeats, in fewer than 1 of
 // 10,000 cases. Returns the reason for disagreement, or an empty string.
 std::string lasting_disagreement(std::span<const Sample> samples, const ClockOverhead& overhead);
@@ -150,12 +150,12 @@ template <typename V>
 void describe_fields(V& v, Tag<MemoryBound>) {
   using M = MemoryBound;
   v.field("bytes_per_token", &M::bytes_per_token,
-          "weights and KV read at the mean context; of a prefill test the weights, once");
-  v.field("cached_bytes", &M::cached_bytes, "of them, what L2 can keep");
+          "weights and KV rows at mean context; in a prefill test a row's share of the weights");
+  v.field("cached_bytes", &M::cached_bytes, "the part of bytes_per_token that L2 can keep");
   v.field("pin_gb_per_s", &M::pin_gb_per_s,
           "pin rate: 2 x memory clock x bus width; 0 where it is not known");
   v.field("least_ms", &M::least_ms,
-          "milliseconds a token that no engine can beat: bytes less L2, at the pin rate; 0: none");
+          "least ms a token: bytes_per_token less cached_bytes, at the pin rate; 0: no bound");
 }
 
 // The bound of n decode steps from `depth` KV rows on or, with n_prompt > 0, of a prefill of

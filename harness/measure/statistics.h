@@ -54,9 +54,9 @@ void describe_fields(V& v, Tag<Summary>) {
           "correlation of neighbouring blocks of a process, its bias in short series removed; null "
           "below 4 blocks a process");
   v.field("inflation", &Summary::inflation,
-          "what the variance was multiplied by: (1 + lag1) / (1 - lag1) for one process with lag1 "
+          "factor on the variance: (1 + lag1) / (1 - lag1) for one process with lag1 "
           "above 0.2 (counted as 0.9 at the most), else 1");
-  v.field("slope", &Summary::slope, "trend: change a block, as a share of the mean");
+  v.field("slope", &Summary::slope, "trend: change from block to block, as a share of the mean");
   v.field("slope_p", &Summary::slope_p,
           "probability of a slope so steep among independent blocks, two-sided");
   v.field("outliers", &Summary::outliers,

@@ -13,13 +13,13 @@ namespace mkbench {
 // empty. No reading comes from the engine, which could otherwise get its slow blocks dropped.
 struct Telemetry {
   int readings = 0;
-  std::optional<double> sm_clock_mhz, sm_clock_min_mhz, memory_clock_mhz;  // means, and a minimum
+  std::optional<double> sm_clock_mhz, sm_clock_min_mhz, memory_clock_mhz;  // mean, lowest, mean
   std::optional<double> power_w;                                           // mean
   std::optional<double> temperature_c;                                     // highest
   std::string limits;     // all that limited the clocks, "power cap, thermal (software)"; or empty
   std::string throttled;  // the reasons among `limits` that slow the card down
-  // Between the first and the last change of the card's energy counter in the part; 0 if it did not
-  // change twice.
+  // Energy and time between the first and the last change of the card's energy counter in the part;
+  // 0 if it did not change twice.
   double energy_j = 0, energy_ms = 0;
   std::optional<bool> counts_energy;  // whether the card has such a counter
 };
@@ -36,21 +36,21 @@ void describe_fields(V& v, Tag<Telemetry>) {
   v.field("temperature_c", &T::temperature_c, "temperature of the GPU, highest");
   v.field("limits", &T::limits, "all that limited the clocks; empty: nothing");
   v.field("throttled", &T::throttled,
-          "reasons among them that drop the block (idle and clocks set by a user do not)");
+          "those of limits that drop the measurement block (idle and clocks set by a user do not)");
   v.field("energy_j", &T::energy_j,
           "joules between the first and the last change of the card's energy counter");
-  v.field("energy_ms", &T::energy_ms, "milliseconds between these changes");
+  v.field("energy_ms", &T::energy_ms, "milliseconds that energy_j covers");
   v.field("counts_energy", &T::counts_energy, "whether the card has an energy counter");
 }
 
-// An SM clock that is lower than this share of the engine's median drops the block.
+// A sample whose SM clock is below this share of its engine's median drops its measurement block.
 inline constexpr double kSlowClock = 0.97;
 inline constexpr char kSlowClockReason[] = "slow clock";
 
-// Median SM clock of some parts of one engine; empty if no part has one.
+// Median SM clock of timed parts (samples) of one engine; empty if none has a clock.
 std::optional<double> median_sm_clock(std::span<const Telemetry* const> parts);
 
-// Why a part does not count: its throttle reasons, or kSlowClockReason; empty if it counts.
+// Why a timed part does not count: its throttle reasons, or kSlowClockReason; empty if it counts.
 std::string condition_doubt(const Telemetry& part, std::optional<double> median_sm_clock_mhz);
 
 }  // namespace mkbench

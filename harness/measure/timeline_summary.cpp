@@ -149,7 +149,7 @@ double& KindTimes::of(SpanKind kind) {
 }
 
 std::vector<PhaseEnd> phase_ends(const Timeline& timeline, int steps) {
-  std::map<std::tuple<int, int, int>, std::map<int, int64_t>> ends;  // of each block
+  std::map<std::tuple<int, int, int>, std::map<int, int64_t>> ends;  // by block: its end
   int64_t begin = 0;
   for (const TimelineSpan& span : timeline.spans) {
     if (!of_decode(span, steps) || !ends_phase(span)) continue;
@@ -203,7 +203,7 @@ TimelineSummary summarize_timeline(const Timeline& timeline, int steps) {
   summary.phases = phase_times(timeline, spans, summary.blocks, steps);
 
   const std::vector<PhaseEnd> ends = phase_ends(timeline, steps);
-  std::map<std::pair<bool, int>, PathPart> parts;  // by phase, in layers and outside
+  std::map<std::pair<bool, int>, PathPart> parts;  // key: in a layer?, phase
   std::map<std::pair<bool, int>, std::map<int, int>> lasts;
   std::vector<std::pair<bool, int>> order;
   std::map<int, int> all_lasts;

@@ -37,8 +37,8 @@ struct PhaseTimes {
 };
 
 // A phase on the critical path. For each execution of a phase, the path follows the block that ends
-// it last, from the end of the previous execution to that block's end. This time is divided by what
-// the block did.
+// it last, from the end of the previous execution to that block's end. This time is split by what
+// the block did meanwhile.
 struct PathPart {
   std::string phase;
   bool per_layer = false;

@@ -50,7 +50,7 @@ struct PairedBlocks {
 // candidate).
 struct PairedSpeedup {
   double speedup = 0;
-  // t interval of the log ratios: of processes, or of one process's blocks (at least 8), inflated.
+  // exp of the log ratios' t interval over processes or, inflated, over >= 8 blocks of one process.
   std::optional<Interval> ci;
   std::optional<Interval> bca_ci;  // BCa bootstrap of the same values, a cross-check; needs a seed
   int blocks = 0, processes = 0;

@@ -26,13 +26,13 @@ template <typename V>
 void describe_fields(V& v, Tag<WarmUp>) {
   v.field("process", &WarmUp::process, "which of the engine's processes, from 0");
   v.field("runs", &WarmUp::runs, "untimed runs");
-  v.field("seconds", &WarmUp::seconds, "that they took, with what lies between them");
+  v.field("seconds", &WarmUp::seconds, "seconds of the warm-up, with what lies between its runs");
   v.field("time_change", &WarmUp::time_change,
           "change of the time a token between the last two windows of 0.5 s, as a share");
   v.field("clock_change", &WarmUp::clock_change,
-          "change of the SM clock between them; null where the engine does not read it");
+          "change of the SM clock between the last two windows; null where it is not read");
   v.field("settled", &WarmUp::settled,
-          "both changes are within 0.3 %; false: 10 s did not suffice");
+          "whether both changes are within 0.3 %; false: 10 s did not suffice");
 }
 
 }  // namespace mkbench

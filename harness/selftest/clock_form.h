@@ -21,7 +21,7 @@ inline constexpr int kRoundsOfStep = 5;
 // row of 30 processes that shows its power, so a card's whole form waits for that row's rounds.
 ClockForm clock_form(bool whole, bool cuda);
 
-// True if another step of rounds begins. `told_apart`: `rounds` rounds have shown them slower.
+// True if another step of rounds begins. `told_apart`: the slowed engines are seen to be slower.
 bool takes_more_rounds(const ClockForm& form, int rounds, double seconds, bool told_apart);
 
 // Why `rounds` rounds are too few; empty if they are enough.

@@ -73,7 +73,7 @@ inline constexpr double kValueBand = 1.5;
 
 // Result of a lane.
 struct LaneOutcome {
-  std::vector<std::string> failing;  // in the order of their table
+  std::vector<std::string> failing;  // checks or probes, in the order of their table
   std::optional<double> r_rms;
   std::string note;  // the error that stopped the lane, or the first reason of a failure
 };

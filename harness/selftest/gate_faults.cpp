@@ -31,12 +31,13 @@ Run replayed(const ReplayOptions& options) {
   };
 }
 
-// The step with the smallest margin in the whole reference.
+// A step of the reference, by default the first step of the first prompt.
 struct Place {
   size_t prompt = 0, step = 0;
   bool is(const ReplayedStep& at) const { return at.prompt == prompt && at.step == step; }
 };
 
+// The step with the smallest margin in the whole reference.
 Place least_decided(const GreedyReference& reference) {
   Place place;
   double least = std::numeric_limits<double>::infinity();
@@ -57,7 +58,7 @@ Run at_first_step(const Edit& edit) {
   }});
 }
 
-// `edit` also gets the ids of the truth's two largest logits.
+// Edits the least decided step; `edit` also gets the ids of the truth's two largest logits.
 Run at_least_decided(
     const std::function<void(const ReplayedStep&, int32_t first, int32_t second)>& edit) {
   return [edit](const Shared& recording, const GreedyReference& reference, const Judge& judge) {
@@ -203,7 +204,7 @@ const std::vector<GateFault>& gate_faults() {
       // An id whose logit is not the largest.
       {"second_best", at_least_decided([](auto& at, auto, int32_t second) { *at.id = second; })},
       {"nan_logit", at_first_step([](auto& at) { at.logits->back() = std::nanf(""); })},
-      // An argmax that compares with NaN only returns 0.
+      // An argmax over NaN alone returns 0.
       {"nan_gives_zero", at_first_step([](auto& at) {
          std::fill(at.logits->begin(), at.logits->end(), std::nanf(""));
          *at.id = 0;

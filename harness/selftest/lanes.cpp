@@ -39,7 +39,7 @@ constexpr size_t kLongestRepeated = 24;
 struct Swept {
   int steps, longest;
 };
-constexpr Swept kTinySwept{96, 132}, kFourLayersSwept{24, 33};  // a step of the oracle takes 0.1 s
+constexpr Swept kTinySwept{96, 132}, kFourLayersSwept{24, 33};  // 0.1 s per oracle step
 
 const std::function<void()> kNoStop = [] {};
 

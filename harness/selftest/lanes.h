@@ -1,4 +1,4 @@
-// Runs lanes of the fault table.
+// Runs lanes of the fault table: plants each fault and judges the result.
 #pragma once
 
 #include <functional>

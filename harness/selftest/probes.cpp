@@ -93,7 +93,7 @@ std::string probe_equal(const MakeEngine& make, const ModelWeights& tiny) {
   }
   return over_limit(
       wrong, 0,
-      fmt::format("rows equal to row {} of which the higher wins, first {}", best, first));
+      fmt::format("rows equal to row {} where the higher id wins, first {}", best, first));
 }
 
 // Hidden states so small that eps decides: the mean square of the embedding is eps.

@@ -26,7 +26,7 @@ struct ReplayedStep {
   int decode = 0;  // number of the decode() call in the engine's life, from 1
   bool with_logits = false;
   std::vector<float>* logits = nullptr;  // [vocab]
-  int32_t* id = nullptr;                 // lowest argmax of the logits as recorded
+  int32_t* id = nullptr;                 // lowest-index argmax of the recorded logits
 };
 
 struct ReplayOptions {

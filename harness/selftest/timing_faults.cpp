@@ -24,7 +24,7 @@ std::string ends_of(const Interval& i) { return fmt::format("{:.4g} to {:.4g} ms
 std::string beside_surprise(const TimingOutcome& found, const TimingOutcome& to) {
   if (!found.interval || !to.interval) return "times: no interval of the sound engine";
   if (found.interval->low <= to.interval->high * (1 + SpeedMargin{}.value())) return "";
-  return fmt::format("times: {} a token beside it, {} without it: wanted no slower",
+  return fmt::format("times: {} a token beside the library, {} alone: wanted no slower",
                      ends_of(*found.interval), ends_of(*to.interval));
 }
 
@@ -208,7 +208,7 @@ std::string end_surprise(const std::vector<TimingEnd>& ends, Verdict verdict,
 std::string surprise(const TimingEngine& wanted, const TimingOutcome& found) {
   const std::string text = end_surprise(wanted.ends, found.verdict, found.reasons);
   if (!text.empty()) return text;
-  if (times_allowed(found.verdict) && found.fastest_ms <= 0) return "times: it passed and has none";
+  if (times_allowed(found.verdict) && found.fastest_ms <= 0) return "times: none, but it passed";
   if (!times_allowed(found.verdict) && found.fastest_ms > 0) return "times: shown, wanted none";
   return "";
 }

@@ -32,8 +32,8 @@ inline const TimingRunInfo& timing_run(TimingRun run) {
 enum class TimesCompared {
   kNone,
   kToSound,  // ratio of the library's times to the sound engine's in the same case
-  // Ratio of the sound engine's times beside the library to its times alone. The interval beside it
-  // must not lie above the one alone by more than an uncalibrated machine's margin.
+  // Ratio of the sound engine's times beside the library to its times alone. The interval of the
+  // former must not lie above that of the latter by more than an uncalibrated machine's margin.
   kSoundAlone,
   // Every 7th block takes longer. The report must name outliers, lag-1 and trend, and the interval
   // must reach the mean that these longer blocks give.

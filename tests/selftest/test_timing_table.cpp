@@ -88,7 +88,7 @@ TEST_CASE("a sound engine beside another one is no slower than without it") {
   CHECK(times_surprise(band, beside, passed()) == "");
   beside.interval = Interval{2.33, 2.5};
   CHECK(times_surprise(band, beside, passed()) ==
-        "times: 2.33 to 2.5 ms a token beside it, 2.1 to 2.3 ms without it: wanted no slower");
+        "times: 2.33 to 2.5 ms a token beside the library, 2.1 to 2.3 ms alone: wanted no slower");
   beside.fastest_ms = 3.3;
   CHECK(holds(times_surprise(band, beside, passed()), "wanted 0 to 1.6"));
   beside = passed();
