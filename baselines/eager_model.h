@@ -68,8 +68,8 @@ class EagerModel : public ModelTensors {
   // The layer whose operators are being issued, or -1.
   int layer() const { return layer_; }
 
-  // Hidden states after each layer of the last forward() with keep_hidden, [1, 1, hidden] each;
-  // empty before the first.
+  // Hidden states after each layer of the last forward(), [1, rows, hidden] each; empty if that ran
+  // without keep_hidden, or if the owner has cleared them.
   std::vector<at::Tensor> hidden_states;
 
  private:

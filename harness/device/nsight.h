@@ -14,7 +14,7 @@ struct NsightRun {
   std::string program;   // the tool's file
   std::string range;     // the NVTX range, of domain "mkbench", to capture
   std::string output;    // path of the report, without its ending
-  std::string kernel{};  // ncu: the name of the kernel, as its --kernel-name takes it; empty: any
+  std::string kernel{};  // ncu: the kernel's name as --kernel-name takes it; empty for any kernel
   int launch = 0;        // ncu: which launch of `kernel` in the range, from 0 on
 };
 

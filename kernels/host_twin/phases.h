@@ -139,11 +139,11 @@ class Qwen3 {
   // The rows of the vocabulary that the block scores, and their logits.
   virtual Range head_rows(const Block& b);
   virtual void head_logits(Block& b, Range rows);
-  // The winner among `rows`.
+  // The best logit among `rows`; NaN and id -1 if one of them is NaN.
   virtual Best best_of(const float* logits, Range rows);
   // Whether `a` wins against `other`: larger, or as large with a lower id.
   virtual bool better(Best a, Best other);
-  // The winner of all blocks' winners; -1 when one of them is NaN.
+  // The id of the best of all blocks' best logits; -1 when one of them is NaN.
   int32_t greedy_id(std::span<const Best> winners);
 
  private:

@@ -61,11 +61,12 @@ inline constexpr bool kSmallRing = L::kHeld&& kRingSlots<L> < L::kGateUpSlots;
 template <typename L, bool kSplit>
 inline constexpr int kTilesPerTurn = kSplit && !kSmallRing<L> ? 4 : 2;
 
-// The fp32 vectors q (one per head), k and v as two bf16 planes: x = high + low, to 16 bits of mantissa.
+// Numbers of k and of v among the vectors of a SplitPlane; the q vectors of the heads come first.
 template <typename L>
 inline constexpr int kKey = L::kHeads;
 template <typename L>
 inline constexpr int kValue = L::kHeads + 1;
+// fp32 q (of each head), k and v as two bf16 planes: x = high + low, to 16 bits of mantissa.
 template <typename L>
 struct SplitPlane {
   unsigned short high[L::kVectors * kHeadStride];
@@ -127,10 +128,9 @@ struct Block {
 
 __device__ __forceinline__ Block this_block() { return {place_of(static_cast<int>(blockIdx.x))}; }
 
-// A consumer thread's warp (0-15) and lane (0-31). `row` = lane / 4 and `j` = lane % 4 are the
-// lane's coordinates in the fragments of mma. consumer_lane() is called again in each phase and
-// hides the thread's number from the optimiser: otherwise the compiler computes the addresses of
-// all phases ahead of the layer loop and spills them.
+// A consumer thread's warp (0-15) and lane (0-31). `row` = lane / 4 and `j` = lane % 4 place it in
+// the fragments of mma. Each phase calls consumer_lane(), which hides the thread's number from the
+// compiler: else it computes the addresses of all phases ahead of the layer loop and spills them.
 struct Lane {
   int warp, lane, row, j;
 };

@@ -15,8 +15,8 @@
 // of the launch (8 bits: 1 .. 255, then 1 again), or the number of the step. A word with an epoch
 // is written at most once in each, so a reader finds either the value that it waits for or an older
 // one. 8 bits suffice for words that are written in every layer, because such a word is never more
-// than one epoch behind (partials: 0 until the launch's only change to split mode, then every
-// layer). 0 is the initial state and no epoch.
+// than one epoch behind (partials: epoch 0 until the launch changes to split mode, then written in
+// every layer). 0 is the initial state and no epoch.
 #pragma once
 
 #include "kernels/phase.h"
@@ -193,8 +193,8 @@ __device__ __forceinline__ Partial await_partials(const LaunchParams& p, const S
 
 // --- the residual stream
 
-// Adds one lane's two rows to all replicas. The range check follows the publication, so that it
-// delays no reader.
+// Adds one lane's two rows to every replica of the accumulator. The range check follows the
+// publication, so that it delays no reader.
 template <typename L, RingAblation kAblation>
 __device__ __forceinline__ void publish_contribution(const LaunchParams& p, const Site& at,
                                                      FixedWord* accumulator, int row0, float x0,

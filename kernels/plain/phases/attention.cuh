@@ -16,8 +16,8 @@
 namespace mkbench::plain {
 
 inline constexpr int kHalfWarps = 2 * kWarps;
-// Positions whose K and V rows a half warp loads at once: 16 KB a block for each. One more spills
-// registers, which also hold the sums of every query head of the GQA group.
+// Positions whose K and V rows a half warp loads at once, 16 KB a block for each position. One more
+// spills registers, which also hold the sums of every query head of the GQA group.
 template <typename S>
 inline constexpr int kRowsInFlight = Dims<S>::kGroup <= 2 ? 3 : 1;
 inline constexpr float kLog2E = 1.4426950408889634f;
