@@ -200,7 +200,7 @@ class CeilingEngine final : public Engine {
     const std::optional<ReadPattern> known = read_pattern_text(settings);
     if (!known) {
       throw Error(ErrorKind::kBadInput, kPrefix + ": pattern: found '" + settings +
-                                            "', wanted a pattern as the report has it");
+                                            "', wanted a pattern as a report shows it");
     }
     settings_ = settings;
     pattern_ = *known;
@@ -217,7 +217,7 @@ class CeilingEngine final : public Engine {
            static_cast<uint32_t>(steps)});
     }
     if (ring_stream().position() != position_) {
-      throw Error(ErrorKind::kRuntime, kPrefix + ": the ring stands at position " +
+      throw Error(ErrorKind::kRuntime, kPrefix + ": ring is at position " +
                                            std::to_string(ring_stream().position()) + ", wanted " +
                                            std::to_string(position_));
     }
@@ -230,7 +230,7 @@ class CeilingEngine final : public Engine {
     }
     // A NaN logit ends a launch, and a run without waits may compute one.
     if (std::find(ids.begin(), ids.end(), -1) != ids.end())
-      throw Error(ErrorKind::kRuntime, kPrefix + ": the ring without waits ended before its steps");
+      throw Error(ErrorKind::kRuntime, kPrefix + ": ring without waits ended before its last step");
     return 0;
   }
 

@@ -64,7 +64,7 @@ std::unique_ptr<Engine> make_engine(int layers, int vocab) {
 // Milliseconds of one launch of kTokens steps from `context` rows on.
 double launch_ms(Engine& engine, int context) {
   if (!engine.skip_to(context))
-    throw Error(ErrorKind::kRuntime, "ring: cannot take a depth without computing it");
+    throw Error(ErrorKind::kRuntime, "ring: cannot skip to a depth without computing its KV rows");
   engine.decode(kTokens);
   const DecodeTimes times = engine.last_times();
   if (times.per_token_ms.size() != kTokens)  // a NaN logit ends a launch
