@@ -126,7 +126,7 @@ class CeilingEngine final : public Engine {
   }
   Progress progress() const override { return {position_, -1, {}}; }
 
-  // Searches for the pattern, also for search_again().
+  // Searches for the quickest pattern. search_again() calls it, too.
   void search() {
     go_to(request_.depth);
     const FoundPattern found = find_pattern(space_, [this](const ReadPattern& pattern, int steps) {

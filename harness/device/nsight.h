@@ -19,9 +19,9 @@ struct NsightRun {
 };
 
 std::string_view tool_name(ProfileTool tool);
-// "Nsight Compute"
+// "Nsight Compute" or "Nsight Systems".
 std::string_view product_name(ProfileTool tool);
-// find_ncu() or find_nsys().
+// The path from find_ncu() or find_nsys().
 std::string find_tool(ProfileTool tool);
 // The file that the tool writes: `output` with the tool's ending.
 std::string report_file(const NsightRun& run);

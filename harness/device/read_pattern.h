@@ -23,7 +23,7 @@ using TimePattern = std::function<double(const ReadPattern&, int steps)>;
 struct FoundPattern {
   ReadPattern pattern;
   double ms_per_step = 0;  // by the search's samples: the lowest of many, so biased low
-  int tried = 0;           // number of patterns
+  int tried = 0;           // number of patterns that were timed
 };
 
 // Tries all patterns without gaps between copies, then gaps for the best of each way, then twice

@@ -16,8 +16,8 @@ inline constexpr int kThreads = (kRoleWarps + kConsumerWarps) * 32;
 inline constexpr int kPublisherWarp = 0, kLoaderWarp = 1, kStatisticsWarp = 2;
 inline constexpr int kRoleRegisters = 64, kConsumerRegisters = 104;
 inline constexpr int kConsumerThreads = kConsumerWarps * 32;
-inline constexpr int kOneMore = kConsumerThreads + 32;  // consumers and one role warp
-inline constexpr int kTwoRoles = 64;                    // one role warp and another
+inline constexpr int kOneMore = kConsumerThreads + 32;  // threads: consumers and a role warp
+inline constexpr int kTwoRoles = 64;                    // threads: two role warps
 
 // Named barriers: `who arrives -> who waits`, each always between the same roles. kPartials is two
 // barriers, used in turn, one for each set of partial sums. One side arrives and the other waits,
@@ -29,7 +29,7 @@ enum Barrier : int {
   kPartials = 1,      // consumers' partial sums are written: consumers -> publisher
   kHeadVectors = 3,   // q, k, v are in shared memory: consumers -> statistics
   kTokenDone = 4,     // the next token is chosen: publisher -> consumers
-  kConsumers = 5,     // among consumers
+  kConsumers = 5,     // the consumers wait for one another
   kStatistics = 6,    // Shared::statistics are written: statistics -> consumers
   kPartialsRead = 7,  // partial sums are read and published: publisher -> consumers
   kTokenSeen = 8,     // the next token is chosen: publisher -> statistics
@@ -73,7 +73,7 @@ struct SplitPlane {
   unsigned short low[L::kVectors * kHeadStride];
 };
 
-// What attention needs of a pair of query heads. A lane of attention works on one pair at a time.
+// Values that attention uses for a pair of query heads; each of its lanes has one pair at a time.
 struct Statistics {
   // Factor from dot product to log2 units, and the reference R of the exponents.
   float scale0, reference0, scale1, reference1;

@@ -84,7 +84,7 @@ __device__ __forceinline__ void warp_wait_until(const LaunchParams& p, const Sit
   }
 }
 
-// The wait of a single lane.
+// A single lane's wait: repeats `poll` until it is true.
 template <typename Poll>
 __device__ __forceinline__ void lane_wait_until(const LaunchParams& p, const Site& at,
                                                 unsigned expected, Poll poll) {
@@ -138,7 +138,7 @@ __device__ __forceinline__ float await_word(const LaunchParams& p, const Site& a
   return word_value(v);
 }
 
-// Two neighbouring words.
+// Waits for two neighbouring words.
 template <RingAblation kAblation>
 __device__ __forceinline__ float2 await_words(const LaunchParams& p, const Site& at,
                                               const unsigned* words, unsigned epoch) {
@@ -156,7 +156,7 @@ __device__ __forceinline__ float2 await_words(const LaunchParams& p, const Site&
 // denominator of 24 bits and the epoch
 
 struct Partial {
-  float numerators[4];  // head 0: columns 2j, 2j + 1; head 1: columns 2j, 2j + 1
+  float numerators[4];  // dimensions 2j, 2j + 1 of the warp's 8: of head 0, then of head 1
   float denominator;
 };
 

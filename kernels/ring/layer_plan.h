@@ -78,10 +78,10 @@ struct LayerPlan {
   int units;         // SwiGLU units
   int warp_columns;  // columns of QKV and gate/up per warp
 
-  // Streamed shapes.
+  // For streamed shapes only.
   int hidden_steps;
   int unit_tiles;  // tiles of 8 gate rows and 8 up rows
-  bool half_tile;  // 4 units are left
+  bool half_tile;  // 4 units are left after the tiles
   int out_tiles;
   // If a block's units are no multiple of 16, each half of the warps takes half of down's rows and
   // twice the columns.

@@ -127,7 +127,7 @@ template <typename L, bool kRecords>
 struct RingWriter {
   const LaunchParams& p;
   Shared<L>& s;
-  unsigned slots, full, empty;  // addresses
+  unsigned slots, full, empty;  // addresses in shared memory
   unsigned long long policy;
   RingPosition<L> at{0, 1};  // next slot to fill
   // The copy that has to arrive before the next one is issued. The first set_pace() moves it to an

@@ -52,9 +52,9 @@ __device__ __forceinline__ HeadValues warp_rope(Thread me, HeadValues x, const R
           make_float2(b0 * turn.x + a0 * turn.y, b1 * turn.z + a1 * turn.w)};
 }
 
+enum class Head { kQuery, kKey };
 // The query or the key of a head, from its raw values: QK-norm over the head, then RoPE by the
 // angles of its position.
-enum class Head { kQuery, kKey };
 template <typename S, Head kHead>
 __device__ __forceinline__ HeadValues warp_norm_rope(Thread me, const LaunchParams& p, HeadValues x,
                                                      const unsigned short* slab, int position) {

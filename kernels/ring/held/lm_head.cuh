@@ -56,7 +56,7 @@ __device__ __forceinline__ void skip_slot(RingReader<L, kAblation>& ring, const 
   ring.at.advance();
 }
 
-// The dot product of this warp's row of the current slot, then on to the next slot.
+// Returns the dot product of this warp's row in the current slot and goes on to the next slot.
 template <typename L, RingAblation kAblation>
 __device__ __forceinline__ float score_slot(RingReader<L, kAblation>& ring, const Lane& me,
                                             int in_slot, const float (&a)[32]) {

@@ -204,7 +204,7 @@ __device__ __forceinline__ float select_sum(int j, int i, const float (&d)[kTile
 }
 
 // Writes the sums of a round's rows. The four lanes of a row (Lane::j) hold the same sums, so each
-// lane writes one of the first four tiles; lanes with j = 0 also write the fifth.
+// lane writes one of the first four tiles; lanes with j = 0 also write a fifth.
 template <typename L, RingAblation kAblation, int kTiles>
 __device__ __forceinline__ void write_rows(Consumer<L, kAblation>& c, const Lane& me,
                                            const float (&d)[kTiles][4]) {
