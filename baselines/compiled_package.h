@@ -9,8 +9,7 @@
 
 namespace mkbench {
 
-// What a package is compiled for. Weights, the context length and RoPE's theta are inputs of the
-// step.
+// What a package is compiled for. Weights, context length and RoPE's theta are inputs of the step.
 struct PackageKey {
   ModelShape shape;
   double eps = 0;  // of the norms

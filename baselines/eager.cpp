@@ -114,7 +114,7 @@ class EagerEngine final : public Engine {
   at::ScalarType dtype_;         // type of weights and KV cache
   at::ScalarType logits_dtype_;  // type of the logits that the argmax reads
   std::unique_ptr<EagerModel> model_;
-  std::unique_ptr<StaticStep> static_step_;  // with EagerOptions::static_steps()
+  std::unique_ptr<StaticStep> static_step_;  // null unless options_.static_steps()
 
   int32_t pending_ = -1;
   int64_t decode_calls_ = 0;
@@ -170,14 +170,14 @@ void EagerEngine::synchronize() const {
 EngineCapabilities EagerEngine::capabilities() const {
   EngineCapabilities c;
   c.name = name_of(options_);
-  c.poison = !options_.static_steps();  // static steps read masked rows, which must hold numbers
+  c.poison = !options_.static_steps();  // static steps read masked rows, which must not be NaN
   c.device = "cpu";
   if (device_.is_cuda()) {
     c.device = "cuda:" + std::to_string(options_.gpu) + " " +
                at::cuda::getDeviceProperties(device_.index())->name;
   }
   c.max_context = options_.max_context;
-  c.vectors = !options_.static_steps();  // a static step begins with an id
+  c.vectors = !options_.static_steps();  // a static step takes an id only
   return c;
 }
 

@@ -57,7 +57,7 @@ struct TorchFacts {
 };
 TorchFacts torch_facts();
 
-// Result of one matrix product by libtorch, compared with the product of integers.
+// Result of one matrix product by libtorch, compared with the exact product of integers.
 struct TorchCheck {
   bool ok = false;
   double got = 0, wanted = 0;  // the sum of all elements

@@ -1,4 +1,4 @@
-// The makers of eager, graph and compiled, for hosts, and the memory that they take.
+// The EngineMakers of eager, graph and compiled, and the memory that these engines take.
 #include <algorithm>
 
 #include "baselines/eager.h"
@@ -8,8 +8,8 @@ namespace mkbench {
 namespace {
 
 // Models with fewer parameters get one CPU thread, because the barrier that ends an op takes longer
-// than the op: on two busy cores the main job on tiny ran into its 300 s deadline with two threads
-// and took 25 s with one (2026-11).
+// than the op: on two busy cores a run of mkbench on the model tiny exceeded its 300 s deadline
+// with two threads and took 25 s with one (2026-11).
 constexpr int64_t kParametersWorthThreads = 10'000'000;
 constexpr int kLeastBucket = 256;
 // One bucket's captured step and cuBLAS's workspaces of its stream (H100, 632 kernels, torch 2.11).

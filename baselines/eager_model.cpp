@@ -15,7 +15,7 @@ namespace {
 
 using at::Tensor;
 
-// Loader memory aligned like this works like libtorch's own in vectorised CPU kernels.
+// In bytes; libtorch's vectorised CPU kernels treat loader memory of this alignment like their own.
 constexpr uintptr_t kAliasAlignment = 16;
 
 // Computes mean square and scaling in fp32, rounds once to the model's dtype, then multiplies by

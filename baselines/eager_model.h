@@ -28,7 +28,7 @@ struct LayerTensors {
 struct ModelTensors {
   ModelShape shape;
   double eps;              // of the norms
-  double scaling;          // of attention's scores
+  double scaling;          // factor of attention's scores
   at::TensorOptions real;  // the model's dtype and device
   at::Tensor embed, final_norm, lm_head;
   at::Tensor inv_freq;  // fp32 [head_dim / 2]
@@ -68,8 +68,8 @@ class EagerModel : public ModelTensors {
   // The layer whose operators are being issued, or -1.
   int layer() const { return layer_; }
 
-  // Hidden states after each layer of the last forward() with keep_hidden, [1, 1, hidden] each;
-  // empty before the first.
+  // Hidden states after each layer of the last forward(), [1, rows, hidden] each; empty if that ran
+  // without keep_hidden, or if the owner has cleared them.
   std::vector<at::Tensor> hidden_states;
 
  private:
@@ -88,7 +88,7 @@ class EagerModel : public ModelTensors {
 
   ModelWeights weights_;  // keeps aliased CPU weights alive
   EagerOptions options_;
-  bool drops_newest_row_;  // the planted kCacheLength
+  bool drops_newest_row_;  // PlantedFault::kCacheLength is planted
   std::atomic<int> position_{0}, layer_{-1};
 };
 

@@ -1,5 +1,5 @@
 // One decode step of Qwen3 with tensors of fixed shape and place, so that a CUDA graph can hold it:
-// the id, the position and the answer stay on the device, and attention reads a bucket of KV rows,
+// the id, the position and the results stay on the device, and attention reads a bucket of KV rows,
 // with a mask over the rows that are not written yet. For .cpp files of this folder, which include
 // ATen before this header.
 #pragma once
@@ -72,7 +72,7 @@ class StaticStep {
   const ModelTensors& model_;
   at::Tensor cos_table_, sin_table_;    // [max_context, head_dim]
   at::Tensor places_;                   // int64 [max_context], 0 to max_context - 1
-  std::vector<at::Tensor> head_norms_;  // of each layer [heads + kv_heads, head_dim]
+  std::vector<at::Tensor> head_norms_;  // per layer [heads + kv_heads, head_dim]: q's, then k's
   at::Tensor id_, position_;            // int64 [1]
   at::Tensor ids_, best_;               // [max_context]
   // Null if the step is issued op by op.

@@ -57,7 +57,7 @@ bool allows_reduced_precision(T value) {
   }
 }
 
-// libtorch's own number of threads, then the numbers that living objects wish for, oldest first.
+// libtorch's own number of threads, then the wishes of living CpuThreads objects, oldest first.
 std::list<int>& thread_wishes() {
   static std::list<int> wishes;
   return wishes;

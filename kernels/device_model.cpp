@@ -22,7 +22,7 @@ DeviceBuffer<Bf16> add_layers(const ModelWeights& weights, PlantedFault fault, C
   const ModelShape& shape = weights.config.shape;
   const LayerLayout at = layer_layout(shape);
   DeviceBuffer<Bf16> slabs(at.stride * weights.layers.size());
-  MKBENCH_CUDA(cudaMemset(slabs.get(), 0, slabs.bytes()));  // the padding between slabs
+  MKBENCH_CUDA(cudaMemset(slabs.get(), 0, slabs.bytes()));  // zeroes the padding between slabs
   const bool swap = fault == PlantedFault::kSwapGateUp;
   Bf16* slab = slabs.get();
   const auto copy_in = [&](Bf16* to, const Matrix& from) {

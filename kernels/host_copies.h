@@ -1,6 +1,6 @@
 // Copies a model's tensors from pageable host memory into device memory with several threads. cudaMemcpy stages
 // pageable memory in page-locked buffers that one thread fills: opening ring for Qwen3-1.7B took 0.85 to 0.95 s with
-// that, and 0.44 to 0.58 s with several threads (H100, 2026-11-25, two visits).
+// cudaMemcpy, and 0.44 to 0.58 s with several threads (H100, 2026-11-25, two sessions).
 #pragma once
 
 #include <cstddef>

@@ -153,7 +153,7 @@ void LaunchEngine::restore(const Snapshot& s) {
   poison();
 }
 
-// Copies the times only when asked for, so that decode()'s clock does not include it.
+// Copies the times only when asked for, so that decode()'s clock does not include the copy.
 DecodeTimes LaunchEngine::last_times() const {
   DecodeTimes times;
   if (timed_steps_ == 0) return times;

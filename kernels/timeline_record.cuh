@@ -73,7 +73,7 @@ struct TrackWriter<true> {
   __device__ __forceinline__ void mark_next(SpanKind kind) {
     put(timeline_state(kind, kNextSite), 0);
   }
-  // The track ends.
+  // Ends the track.
   __device__ __forceinline__ void end(int track) {
     put(kTrackEnd, 0);
     const unsigned first = static_cast<unsigned>(track) * buffers->room;

@@ -117,7 +117,7 @@ class CeilingEngine final : public Engine {
   }
   int position() const override { return position_; }
   int64_t launch_count() const override { return launches_; }
-  // Copies the ring's times only here, so that decode()'s clock does not include the copy.
+  // Copies the times of `ring` only here, so that decode()'s clock does not include the copy.
   DecodeTimes last_times() const override {
     DecodeTimes times = times_;
     if (times.host_ms > 0 && pattern_.way == ReadPattern::Way::kRing && ring_)
@@ -126,7 +126,7 @@ class CeilingEngine final : public Engine {
   }
   Progress progress() const override { return {position_, -1, {}}; }
 
-  // Searches for the pattern, also for search_again().
+  // Searches for the quickest pattern. search_again() calls it, too.
   void search() {
     go_to(request_.depth);
     const FoundPattern found = find_pattern(space_, [this](const ReadPattern& pattern, int steps) {
@@ -166,7 +166,7 @@ class CeilingEngine final : public Engine {
     MKBENCH_CUDA(cudaDeviceSynchronize());
   }
 
-  // Makes the ring and prefills it, so that it copies real K and V.
+  // Makes the engine `ring` and prefills it, so that its steps copy real K and V.
   void make_ring_stream(const ModelWeights& weights) {
     ring_ = make_ring(weights, ring_options(request_));
     std::vector<int32_t> ids(static_cast<size_t>(request_.depth) + 1);
@@ -179,7 +179,7 @@ class CeilingEngine final : public Engine {
     ring_start_ = ring_->save();
   }
 
-  // The ring has KV rows for request.depth only, so it can begin only there.
+  // The engine `ring` has request.depth KV rows, so its steps can begin only there.
   void go_to(int position) {
     if (position < 0 || position > request_.max_context) {
       throw Error(ErrorKind::kBadInput, kPrefix + ": position " + std::to_string(position) +
@@ -200,7 +200,7 @@ class CeilingEngine final : public Engine {
     const std::optional<ReadPattern> known = read_pattern_text(settings);
     if (!known) {
       throw Error(ErrorKind::kBadInput, kPrefix + ": pattern: found '" + settings +
-                                            "', wanted a pattern as the report has it");
+                                            "', wanted a pattern as a report shows it");
     }
     settings_ = settings;
     pattern_ = *known;
@@ -208,7 +208,7 @@ class CeilingEngine final : public Engine {
     go_to(request_.depth);
   }
 
-  // Milliseconds of the launch; 0 for a launch of the ring, whose time is in last_times().
+  // Milliseconds of the launch; 0 for a launch of `ring`, whose time is in last_times().
   double launch(const ReadPattern& pattern, int steps) {
     if (pattern.way != ReadPattern::Way::kRing) {
       return reader_.read(
@@ -217,7 +217,7 @@ class CeilingEngine final : public Engine {
            static_cast<uint32_t>(steps)});
     }
     if (ring_stream().position() != position_) {
-      throw Error(ErrorKind::kRuntime, kPrefix + ": the ring stands at position " +
+      throw Error(ErrorKind::kRuntime, kPrefix + ": ring is at position " +
                                            std::to_string(ring_stream().position()) + ", wanted " +
                                            std::to_string(position_));
     }
@@ -230,7 +230,7 @@ class CeilingEngine final : public Engine {
     }
     // A NaN logit ends a launch, and a run without waits may compute one.
     if (std::find(ids.begin(), ids.end(), -1) != ids.end())
-      throw Error(ErrorKind::kRuntime, kPrefix + ": the ring without waits ended before its steps");
+      throw Error(ErrorKind::kRuntime, kPrefix + ": ring without waits ended before its last step");
     return 0;
   }
 
@@ -272,10 +272,10 @@ class CeilingEngine final : public Engine {
   StepReader reader_;
   DeviceBuffer<char> memory_;
   std::string device_;
-  std::unique_ptr<Engine> ring_;  // null if the ring cannot run here or has failed
+  std::unique_ptr<Engine> ring_;  // null if `ring` cannot run here or has failed
   Snapshot ring_start_;
   PatternSpace space_;
-  double ring_ghz_ = 0;  // SM clock of the ring's last launch, 0 before; turns gaps into cycles
+  double ring_ghz_ = 0;  // SM clock of the last launch of `ring`, 0 before; turns gaps into cycles
   ReadPattern pattern_;
   std::string settings_;
   int position_ = 0;

@@ -97,7 +97,7 @@ Usability judge_device(const DeviceList& list, int index, std::string_view archi
   const DeviceInfo* found = find_device(list, index);
   if (found == nullptr) {
     return unfit(Unfit::kNoSuchIndex,
-                 fmt::format("GPU {} was asked for, there are {}", index, list.devices.size()),
+                 fmt::format("GPU {} was asked for, found {} GPU(s)", index, list.devices.size()),
                  "choose one that --list-devices shows");
   }
   for (const std::string& architecture : split_architectures(architectures)) {

@@ -135,7 +135,7 @@ class Judge {
     const Usability& asked = report_.usability;
     if (list_.devices.empty()) {
       if (told_above(asked.unfit)) {
-        add(Finding::kNote, "GPU", "none to be seen without a driver that fits");
+        add(Finding::kNote, "GPU", "none is visible without a suitable driver");
       } else {
         card_problem("GPU", list_.error.empty() ? "none" : "none: " + list_.error,
                      advice_for(list_.error, asked.what_to_do));
@@ -167,17 +167,17 @@ class Judge {
     const GpuState& s = d.state;
     if (s.throttle_reasons && is_throttled(*s.throttle_reasons)) {
       warning(topic, "clocks limited by: " + s.throttle_text,
-              "times vary while clocks are limited: cool it or raise the limit");
+              "times vary while clocks are limited: cool the card or raise its limit");
     }
     if (s.power_limit_w && s.default_power_limit_w && *s.power_limit_w < *s.default_power_limit_w) {
       warning(topic,
-              fmt::format("power limit {:.0f} W, default {:.0f} W: slower than others of its kind",
+              fmt::format("power limit {:.0f} W, default {:.0f} W: slower than other such cards",
                           *s.power_limit_w, *s.default_power_limit_w),
-              fmt::format("sudo nvidia-smi -i {} -pl {:.0f}, or say so beside the times", d.index,
+              fmt::format("sudo nvidia-smi -i {} -pl {:.0f}, or report the limit too", d.index,
                           *s.default_power_limit_w));
     }
     if (s.compute_mode == "prohibited") {
-      card_problem(topic, "compute mode prohibited: no program may compute on it",
+      card_problem(topic, "compute mode prohibited: no program may compute on the card",
                    fmt::format("sudo nvidia-smi -i {} -c DEFAULT", d.index));
     } else if (d.exclusive) {
       fine(topic, "compute mode exclusive: engines are opened one at a time");
@@ -217,8 +217,8 @@ class Judge {
     } else {
       fine("toolkit", own->cuda >= lane.cuda
                           ? found
-                          : fmt::format("{}, for scripts/setup.sh --cuda {}; else {}", found,
-                                        own->name, where));
+                          : fmt::format("{}: scripts/setup.sh --cuda {} uses it; otherwise {}",
+                                        found, own->name, where));
     }
   }
 
@@ -297,9 +297,9 @@ class Judge {
       fine("host memory", text);
     } else {
       warning("host memory", text,
-              machine.wsl.version == 2
-                  ? "Windows lends WSL2 a part: memory= under [wsl2] in .wslconfig raises it"
-                  : "close other programs, or choose a smaller --model");
+              machine.wsl.version == 2 ? "WSL2 gets part of Windows' memory; memory= under [wsl2] "
+                                         "in .wslconfig sets how much"
+                                       : "close other programs, or choose a smaller --model");
     }
   }
 
@@ -334,27 +334,27 @@ class Judge {
     if (wsl.version != 2) return;
     if (!wsl.linux_libcuda.empty()) {
       const std::string text =
-          fmt::format("yes; a driver for Linux was installed inside ({})", wsl.linux_libcuda);
+          fmt::format("yes; a Linux driver was installed inside it ({})", wsl.linux_libcuda);
       constexpr char kRemove[] =
           "sudo apt-get purge '^nvidia-driver.*' '^libnvidia-compute.*'; in Windows: wsl "
           "--shutdown";
       if (list_.devices.empty()) {
-        card_problem(kTopic, text + ", and hides Windows', which alone reaches the card", kRemove);
+        card_problem(kTopic, text + ", and hides Windows' driver, which the card needs", kRemove);
       } else {
-        warning(kTopic, text + ": it does not hide Windows' now, and may one day", kRemove);
+        warning(kTopic, text + ": it does not hide Windows' driver now, but may later", kRemove);
       }
     } else if (wsl.windows_libcuda.empty()) {
       card_problem(kTopic, "yes, without Windows' driver in /usr/lib/wsl/lib",
                    "install NVIDIA's driver in Windows, none in Linux; then wsl --shutdown");
     } else if (list_.driver_cuda_version == 0) {
-      warning(kTopic, "yes; Windows' driver is there, and programs do not find it",
+      warning(kTopic, "yes; Windows' driver is installed, but programs do not find it",
               "export LD_LIBRARY_PATH=/usr/lib/wsl/lib:$LD_LIBRARY_PATH");
     } else {
       fine(kTopic, "yes, with Windows' driver in /usr/lib/wsl/lib");
     }
     add(Finding::kNote, "WSL2 limits",
-        "Windows may end a kernel after 2 s, keeps clocks, throttling and other processes to "
-        "itself, lends part of the memory, and schedules the card for its desktop too",
+        "Windows may end a kernel after 2 s, does not report clocks, throttling and other "
+        "processes, gives WSL2 part of the memory, and also runs its desktop on the card",
         "docs/machine.md: what each means for a run, and what to set");
   }
 

@@ -37,7 +37,7 @@ struct DoctorInputs {
   bool cpu_only = false;  // --device cpu: faults of the GPU are only notes
   // Why the CUDA host or the torch host did not start (the loader's message); empty if it did.
   std::string card_problem, torch_problem;
-  std::string our_architectures;  // "80;86;90a" (kernels)
+  std::string our_architectures;  // of mkbench's own kernels: "80;86;90a"
   std::string ring_obstacle;      // why the ring megakernel cannot run `model`; empty if it can
   std::string torch_version, torch_cuda_version;
   std::string torch_architectures;  // "sm_80 sm_90", empty = unknown

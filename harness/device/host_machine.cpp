@@ -192,7 +192,7 @@ std::vector<Requirement> parse_requirements(std::string_view flag, const std::st
     }
     const auto same = [&](const Requirement& r) { return r.key == one.key; };
     if (std::any_of(all.begin(), all.end(), same))
-      bad_usage(fmt::format("--require: '{}' is there twice", one.key));
+      bad_usage(fmt::format("--require: '{}' is given twice", one.key));
     all.push_back(std::move(one));
   }
   return all;

@@ -13,7 +13,7 @@ namespace mkbench {
 // WSL2 mounts the user-mode half of Windows' driver. A Linux driver installed inside WSL2 hides it
 // and finds no card.
 struct Wsl {
-  int version = 0;              // 1 or 2; 0: none
+  int version = 0;              // 1 or 2; 0 outside WSL
   std::string windows_libcuda;  // path of Windows' libcuda; empty if missing
   std::string linux_libcuda;    // path of a Linux driver's libcuda, installed inside; else empty
 };
@@ -36,7 +36,7 @@ struct HostMachine {
   int64_t disk_total = 0, disk_free = 0;  // bytes, of the disk that holds disk_folder
   int64_t shared_total = 0;               // bytes of /dev/shm; 0 if there is none
   Wsl wsl;
-  std::string container;  // "docker", "podman", "kubernetes", "lxc"; empty: none
+  std::string container;  // "docker", "podman", "kubernetes", "lxc"; empty outside a container
 };
 
 // Files are read below `root`; disk sizes are always this machine's.

@@ -6,7 +6,7 @@
 namespace mkbench {
 
 // Preparing a sample (poison, KV rows put back) leaves dirty lines in L2, which are written back
-// during the decode that is timed next: 40 us of the first token on an H100, with any engine. The
+// during the decode that is timed next: +40 us on the first token (H100, with any engine). The
 // flush reads a buffer and does not write it, because writing would leave dirty lines again.
 class L2Flush {
  public:

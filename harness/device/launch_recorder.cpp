@@ -162,7 +162,7 @@ void CUPTIAPI take_buffer(CUcontext, uint32_t, uint8_t* buffer, size_t, size_t v
   std::free(buffer);
 }
 
-// Records while it lives.
+// Records CUPTI's activities while the object lives.
 class Recording {
  public:
   Recording() {

@@ -14,14 +14,14 @@ struct NsightRun {
   std::string program;   // the tool's file
   std::string range;     // the NVTX range, of domain "mkbench", to capture
   std::string output;    // path of the report, without its ending
-  std::string kernel{};  // ncu: the name of the kernel, as its --kernel-name takes it; empty: any
+  std::string kernel{};  // ncu: the kernel's name as --kernel-name takes it; empty for any kernel
   int launch = 0;        // ncu: which launch of `kernel` in the range, from 0 on
 };
 
 std::string_view tool_name(ProfileTool tool);
-// "Nsight Compute"
+// "Nsight Compute" or "Nsight Systems".
 std::string_view product_name(ProfileTool tool);
-// find_ncu() or find_nsys().
+// The path from find_ncu() or find_nsys().
 std::string find_tool(ProfileTool tool);
 // The file that the tool writes: `output` with the tool's ending.
 std::string report_file(const NsightRun& run);

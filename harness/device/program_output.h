@@ -15,7 +15,7 @@ struct ProgramOutput {
 };
 
 struct OutputLimits {
-  double seconds = 0;            // 0: as long as it takes
+  double seconds = 0;            // 0: no limit
   std::function<bool()> stop{};  // asked ten times a second; true ends the program
 };
 

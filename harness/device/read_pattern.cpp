@@ -154,7 +154,7 @@ class Search {
   const PatternSpace& space_;
   const TimePattern& time_;
   std::vector<Tried> tried_;
-  std::optional<Error> error_;  // the last that was caught
+  std::optional<Error> error_;  // the last one that was caught
 };
 
 }  // namespace

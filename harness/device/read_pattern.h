@@ -12,7 +12,7 @@ namespace mkbench {
 // The ways of reading that a card offers.
 struct PatternSpace {
   bool bulk = false;
-  uint32_t most_ring_copies = 0;  // in flight; 0: the ring cannot run
+  uint32_t most_ring_copies = 0;  // that the engine `ring` may have in flight; 0 if it cannot run
   uint32_t bulk_blocks = 0, ring_blocks = 0;
   uint64_t step_bytes = 0;  // read by one step
 };
@@ -23,15 +23,15 @@ using TimePattern = std::function<double(const ReadPattern&, int steps)>;
 struct FoundPattern {
   ReadPattern pattern;
   double ms_per_step = 0;  // by the search's samples: the lowest of many, so biased low
-  int tried = 0;           // number of patterns
+  int tried = 0;           // number of patterns that were timed
 };
 
-// Tries all ways without gaps, then gaps for the best of each way, then twice patterns near the
-// best. Times the best of all in turns, by samples of kLongSampleMs or more. Leaves out a pattern
-// for which `time` throws Error; throws the last such error if no pattern is left.
+// Tries all patterns without gaps between copies, then gaps for the best of each way, then twice
+// patterns near the best. Times the best of all in turns, by samples of kLongSampleMs or more.
+// Skips patterns for which `time` throws Error; throws the last such error if all are skipped.
 FoundPattern find_pattern(const PatternSpace& space, const TimePattern& time);
 
-inline constexpr double kLongSampleMs = 20;  // the shortest final sample
+inline constexpr double kLongSampleMs = 20;  // length of the shortest final sample
 // The number of steps that take `ms`, at least 1 and at most 4096.
 int steps_for(double ms, double ms_per_step);
 

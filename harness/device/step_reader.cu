@@ -18,7 +18,7 @@ static_assert(StepReader::kGranule % kPlainChunk == 0);
 // A pass may hit lines that the pass before left in L2: under 0.4 % of this buffer on a card with
 // 60 MB of L2.
 constexpr int64_t kLargestBuffer = int64_t{16} << 30;
-// A launch lasts 3 ms or more, so that its overhead is under 0.2 %.
+// On an H100 or H200 a launch lasts 3 ms or more, so that its overhead is under 0.2 %.
 constexpr int64_t kBytesPerLaunch = int64_t{16} << 30;
 
 __global__ void fill_words(uint4* buffer, int64_t count) {

@@ -1,4 +1,4 @@
-// The ceiling of Qwen3-0.6B, timed as it is beside engines: each repetition first searches for the
+// The ceiling of Qwen3-0.6B, timed as in a run of mkbench: each repetition first searches for the
 // pattern again and then times fresh samples of it.
 #include <benchmark/benchmark.h>
 

@@ -11,7 +11,7 @@
 
 namespace {
 
-constexpr int kFailed = 1, kUsage = 2;  // the exit codes of mkbench itself
+constexpr int kFailed = 1, kUsage = 2;  // the same exit codes as mkbench's
 
 // The first --benchmark_min_time that is no number, alone or followed by "s" (seconds) or "x"
 // (iterations): Google Benchmark 1.8 aborts at such a value. Null if there is none.

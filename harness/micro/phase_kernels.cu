@@ -14,7 +14,7 @@ struct FullShape {
 template <Phase kPhase>
 __device__ __forceinline__ bool run_once(const plain::LaunchParams& p, plain::Shared<FullShape>& s,
                                          const plain::GridExchange& x, int layer) {
-  constexpr int kStep = 0;  // in every step, so that position and input stay the same
+  constexpr int kStep = 0;  // passed in every step, so that position and input stay the same
   if constexpr (kPhase == Phase::kQkv) return phase_qkv<FullShape>(p, s, x, kStep, layer);
   if constexpr (kPhase == Phase::kAttention)
     return phase_attention<FullShape>(p, s, x, kStep, layer);

@@ -103,7 +103,7 @@ class PhaseRig {
     const KernelStatus status = *status_.host();
     if (status.raised != 0) {
       throw Error(ErrorKind::kHang, "phase " + std::string(phase_name(phase)) + ": block " +
-                                        std::to_string(status.block) + " waited in vain in layer " +
+                                        std::to_string(status.block) + " timed out in layer " +
                                         std::to_string(status.layer));
     }
     return stop_.ms_since(start_);

@@ -34,7 +34,7 @@ ModelWeights random_weights(int layers, int vocab) {
   uint32_t x = 1;
   for (Bf16& value : *values) {
     x = x * 1664525u + 1013904223u;
-    value = to_bf16(static_cast<float>(static_cast<int32_t>(x)) * 0x1p-36f);  // +-1/32
+    value = to_bf16(static_cast<float>(static_cast<int32_t>(x)) * 0x1p-36f);  // within +-1/32
   }
   for (const NamedTensor& t : table) tensor_of(w, t) = {values->data(), t.rows, t.cols};
   w.owner = values;
@@ -64,7 +64,7 @@ std::unique_ptr<Engine> make_engine(int layers, int vocab) {
 // Milliseconds of one launch of kTokens steps from `context` rows on.
 double launch_ms(Engine& engine, int context) {
   if (!engine.skip_to(context))
-    throw Error(ErrorKind::kRuntime, "ring: cannot take a depth without computing it");
+    throw Error(ErrorKind::kRuntime, "ring: cannot skip to a depth without computing its KV rows");
   engine.decode(kTokens);
   const DecodeTimes times = engine.last_times();
   if (times.per_token_ms.size() != kTokens)  // a NaN logit ends a launch

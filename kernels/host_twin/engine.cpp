@@ -1,4 +1,4 @@
-// The maker of host-twin: how a host makes the engine.
+// The EngineMaker of host-twin, with which a host process creates the engine.
 #include "kernels/host_twin/host_twin.h"
 #include "references/engine_maker.h"
 

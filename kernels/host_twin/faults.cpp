@@ -78,8 +78,8 @@ class FaultyQwen3 final : public Qwen3 {
 
   int32_t block_reduce_best(Block& b) override {
     if (!planted(PlantedFault::kArgmaxEarly)) return Qwen3::block_reduce_best(b);
-    // One block's winner is read too early: still that of the step before; -inf in the first step.
-    // The block is one that scores letters in the tiny checkpoints.
+    // One block's best logit is read too early: the previous step's; -inf in the first step.
+    // In the tiny checkpoints, whose ids are bytes, this block scores lower-case letters.
     std::vector<Best> winners = b.shared->best;
     Best& early = winners[static_cast<size_t>(b.blocks * 3 / 8)];
     const Best now = early;
@@ -282,7 +282,7 @@ class FaultyQwen3 final : public Qwen3 {
   }
 
   const PlantedFault fault_;
-  // Values of the step before, by block: activations (kRowsLate) and a winner (kArgmaxEarly).
+  // Values of the step before, by block: activations (kRowsLate), a best logit (kArgmaxEarly).
   std::vector<std::vector<float>> late_;
   std::vector<std::optional<Best>> early_;
 };

@@ -116,7 +116,7 @@ class Qwen3 {
   // QK-norm and RoPE of one query or key head.
   virtual void prepare_head(const Block& b, Head kind, const float* raw, int layer, int position,
                             float* out);
-  // K and V of this position for one kv head, to the cache.
+  // Writes K and V of this position for one kv head to the cache.
   virtual void write_kv_row(Block& b, int layer, int kv_head, int position);
   // A value as the KV cache holds it.
   virtual Bf16 cached(float x) { return to_bf16(x); }
@@ -132,18 +132,18 @@ class Qwen3 {
                           float* weights, float* v_sums);
   // Merges the partials of one head.
   virtual void combine_head(const Block& b, int head, int splits, float* out);
-  // The block's rows of h += w x.
+  // Adds w x to h, in the block's rows.
   virtual void block_add_to_residual(Block& b, const Matrix& w, const float* x);
   virtual float exponential(float x);
   virtual float silu(float x) { return x / (1.0f + exponential(-x)); }
   // The rows of the vocabulary that the block scores, and their logits.
   virtual Range head_rows(const Block& b);
   virtual void head_logits(Block& b, Range rows);
-  // The winner among `rows`.
+  // The best logit among `rows`; NaN and id -1 if one of them is NaN.
   virtual Best best_of(const float* logits, Range rows);
   // Whether `a` wins against `other`: larger, or as large with a lower id.
   virtual bool better(Best a, Best other);
-  // The winner of all blocks' winners; -1 when one of them is NaN.
+  // The id of the best of all blocks' best logits; -1 when one of them is NaN.
   int32_t greedy_id(std::span<const Best> winners);
 
  private:

@@ -67,7 +67,7 @@ struct Best {
 // exchange that ends the phase.
 struct SharedScratch {
   SharedScratch(const ModelShape& shape, int blocks);
-  void poison();  // everything to NaN / -1
+  void poison();  // sets all values to NaN, ids to -1
 
   std::vector<float> h;            // [hidden], the residual stream
   std::vector<float> qkv;          // [qkv_width]: q, k, v as projected, before norm and RoPE

@@ -127,8 +127,8 @@ __device__ __forceinline__ float warp_sum(float x) {
 }
 
 // Where element e of a vector of `size` elements lies in Shared::activations, counted in floats. A
-// lane multiplies 8 neighbouring weights. Of each 8 elements, the first 4 lie in one plane and the
-// last 4 in another, so that a warp reads its activations without bank conflicts.
+// lane multiplies 8 neighbouring weights. Of each 8 elements, the first 4 lie in the first half of
+// the array, the last 4 in the second, so that a warp reads its activations without bank conflicts.
 __device__ __forceinline__ int activation_index(int e, int size) {
   return ((e >> 2) & 1) * (size / 2) + (e >> 3) * 4 + (e & 3);
 }

@@ -1,4 +1,4 @@
-// The maker of plain: how a host makes the engine.
+// The EngineMaker of plain, with which a host process creates the engine.
 #include "kernels/plain/megakernel.h"
 #include "references/engine_maker.h"
 

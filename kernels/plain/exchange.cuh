@@ -58,7 +58,7 @@ struct GridExchange {
     }
   }
 
-  // The block calls this. False when the launch must end: a wait expired in this block or another.
+  // All threads of the block call this. False when the launch must end: some block's wait expired.
   template <typename S>
   __device__ __forceinline__ bool block_wait(Shared<S>& s, Phase phase, int layer,
                                              int position) const {
@@ -71,8 +71,8 @@ struct GridExchange {
     return s.wait_ok != 0;
   }
 
-  // The block calls this when it leaves the launch before its end. If a wait failed, it is recorded here and
-  // not in the wait, where the next phase's weights occupy the registers (CUDA 12.8 would spill).
+  // All threads of the block call this when they leave the launch early. A failed wait is recorded
+  // here, because the next phase's weights occupy the registers during it (CUDA 12.8 would spill).
   template <typename S>
   __device__ __forceinline__ void block_leave(const Shared<S>& s, int position) const {
     if (threadIdx.x != 0 || s.wait_ok != 0 || blockIdx.x >= kMostRecords) return;

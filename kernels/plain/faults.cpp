@@ -61,7 +61,7 @@ int64_t bytes(const ModelConfig& config, const EngineRequest& request) {
 
 }  // namespace
 
-// plain with whatever fault the fault corpus asks for.
+// The engine of the fault corpus: plain, with the requested fault planted.
 extern const EngineMaker plain_faults_maker{
     .name = kPlainWithFaults, .make = make, .bytes = bytes, .takes_kernel_faults = true};
 

@@ -1,5 +1,5 @@
-// The device translation unit of the plain megakernel: one instance for each layer shape of the shape
-// table, and the choice of the instance for a model's shape.
+// The device translation unit of the plain megakernel: one instance for each of kLayerShapes, and
+// the choice of the instance for a model's shape.
 #include "kernels/layer_shapes.h"
 #include "kernels/plain/kernel.cuh"
 

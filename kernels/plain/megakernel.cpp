@@ -48,7 +48,7 @@ void check_layer_shape(const ModelShape& shape) {
   throw Error(ErrorKind::kBadInput,
               kPrefix + ": no kernel for layers with " + layer_shape_text(shape) +
                   "; compiled in: " + compiled_layer_shapes() +
-                  "; a row in references/shape_table.h and a new build add a shape");
+                  "; to add a shape, add a row to references/shape_table.h and build again");
 }
 
 // Bytes of K, V and rotary table for one position.

@@ -15,11 +15,11 @@ void check(const PrefillModel& model, int kv_heads, int max_context, size_t coun
   const ModelShape& s = model.shape;
   if (!supports(s) || kv_heads != s.kv_heads) {
     throw Error(ErrorKind::kBadInput,
-                "prefill: head_dim found " + std::to_string(s.head_dim) +
-                    " wanted 128, hidden_size " + std::to_string(s.hidden) +
+                "prefill: head_dim is " + std::to_string(s.head_dim) +
+                    ", wanted 128; hidden_size " + std::to_string(s.hidden) +
                     " and intermediate_size " + std::to_string(s.intermediate) +
-                    " wanted multiples of 64, num_key_value_heads " + std::to_string(s.kv_heads) +
-                    " wanted " + std::to_string(kv_heads));
+                    ", wanted multiples of 64; num_key_value_heads is " +
+                    std::to_string(s.kv_heads) + ", wanted " + std::to_string(kv_heads));
   }
   if (position < 0 || static_cast<int64_t>(position) + static_cast<int64_t>(count) > max_context) {
     throw Error(ErrorKind::kBadInput, "prefill: " + std::to_string(position) + " rows + " +
@@ -137,9 +137,9 @@ int64_t prefill_rows(const PrefillModel& model, const RingKv& kv, const PrefillS
                      std::span<const int32_t> ids, int position,
                      const std::function<void(int)>& after_chunk) {
   if (model.shape.kv_heads != ring::kGroups || model.shape.head_dim != ring::kHeadDim) {
-    throw Error(ErrorKind::kBadInput, "prefill: the ring's KV layout has " +
-                                          std::to_string(ring::kGroups) + " heads of " +
-                                          std::to_string(ring::kHeadDim));
+    throw Error(ErrorKind::kBadInput,
+                "prefill: ring's KV layout is for " + std::to_string(ring::kGroups) +
+                    " KV heads of dimension " + std::to_string(ring::kHeadDim));
   }
   return run(model, kv, scratch, ids, position, after_chunk);
 }

@@ -16,8 +16,8 @@ inline constexpr int kThreads = (kRoleWarps + kConsumerWarps) * 32;
 inline constexpr int kPublisherWarp = 0, kLoaderWarp = 1, kStatisticsWarp = 2;
 inline constexpr int kRoleRegisters = 64, kConsumerRegisters = 104;
 inline constexpr int kConsumerThreads = kConsumerWarps * 32;
-inline constexpr int kOneMore = kConsumerThreads + 32;  // consumers and one role warp
-inline constexpr int kTwoRoles = 64;                    // one role warp and another
+inline constexpr int kOneMore = kConsumerThreads + 32;  // threads: consumers and a role warp
+inline constexpr int kTwoRoles = 64;                    // threads: two role warps
 
 // Named barriers: `who arrives -> who waits`, each always between the same roles. kPartials is two
 // barriers, used in turn, one for each set of partial sums. One side arrives and the other waits,
@@ -29,7 +29,7 @@ enum Barrier : int {
   kPartials = 1,      // consumers' partial sums are written: consumers -> publisher
   kHeadVectors = 3,   // q, k, v are in shared memory: consumers -> statistics
   kTokenDone = 4,     // the next token is chosen: publisher -> consumers
-  kConsumers = 5,     // among consumers
+  kConsumers = 5,     // the consumers wait for one another
   kStatistics = 6,    // Shared::statistics are written: statistics -> consumers
   kPartialsRead = 7,  // partial sums are read and published: publisher -> consumers
   kTokenSeen = 8,     // the next token is chosen: publisher -> statistics
@@ -61,18 +61,19 @@ inline constexpr bool kSmallRing = L::kHeld&& kRingSlots<L> < L::kGateUpSlots;
 template <typename L, bool kSplit>
 inline constexpr int kTilesPerTurn = kSplit && !kSmallRing<L> ? 4 : 2;
 
-// The fp32 vectors q (one per head), k and v as two bf16 planes: x = high + low, to 16 bits of mantissa.
+// Numbers of k and of v among the vectors of a SplitPlane; the q vectors of the heads come first.
 template <typename L>
 inline constexpr int kKey = L::kHeads;
 template <typename L>
 inline constexpr int kValue = L::kHeads + 1;
+// fp32 q (of each head), k and v as two bf16 planes: x = high + low, to 16 bits of mantissa.
 template <typename L>
 struct SplitPlane {
   unsigned short high[L::kVectors * kHeadStride];
   unsigned short low[L::kVectors * kHeadStride];
 };
 
-// What attention needs of a pair of query heads. A lane of attention works on one pair at a time.
+// Values that attention uses for a pair of query heads; each of its lanes has one pair at a time.
 struct Statistics {
   // Factor from dot product to log2 units, and the reference R of the exponents.
   float scale0, reference0, scale1, reference1;
@@ -127,10 +128,9 @@ struct Block {
 
 __device__ __forceinline__ Block this_block() { return {place_of(static_cast<int>(blockIdx.x))}; }
 
-// A consumer thread's warp (0-15) and lane (0-31). `row` = lane / 4 and `j` = lane % 4 are the
-// lane's coordinates in the fragments of mma. consumer_lane() is called again in each phase and
-// hides the thread's number from the optimiser: otherwise the compiler computes the addresses of
-// all phases ahead of the layer loop and spills them.
+// A consumer thread's warp (0-15) and lane (0-31). `row` = lane / 4 and `j` = lane % 4 place it in
+// the fragments of mma. Each phase calls consumer_lane(), which hides the thread's number from the
+// compiler: else it computes the addresses of all phases ahead of the layer loop and spills them.
 struct Lane {
   int warp, lane, row, j;
 };

@@ -1,4 +1,4 @@
-// The maker of ring: how a host makes the engine.
+// The EngineMaker of ring, with which a host process creates the engine.
 #include "kernels/ring/megakernel.h"
 #include "references/engine_maker.h"
 

@@ -15,8 +15,8 @@
 // of the launch (8 bits: 1 .. 255, then 1 again), or the number of the step. A word with an epoch
 // is written at most once in each, so a reader finds either the value that it waits for or an older
 // one. 8 bits suffice for words that are written in every layer, because such a word is never more
-// than one epoch behind (partials: 0 until the launch's only change to split mode, then every
-// layer). 0 is the initial state and no epoch.
+// than one epoch behind (partials: epoch 0 until the launch changes to split mode, then written in
+// every layer). 0 is the initial state and no epoch.
 #pragma once
 
 #include "kernels/phase.h"
@@ -84,7 +84,7 @@ __device__ __forceinline__ void warp_wait_until(const LaunchParams& p, const Sit
   }
 }
 
-// The wait of a single lane.
+// A single lane's wait: repeats `poll` until it is true.
 template <typename Poll>
 __device__ __forceinline__ void lane_wait_until(const LaunchParams& p, const Site& at,
                                                 unsigned expected, Poll poll) {
@@ -138,7 +138,7 @@ __device__ __forceinline__ float await_word(const LaunchParams& p, const Site& a
   return word_value(v);
 }
 
-// Two neighbouring words.
+// Waits for two neighbouring words.
 template <RingAblation kAblation>
 __device__ __forceinline__ float2 await_words(const LaunchParams& p, const Site& at,
                                               const unsigned* words, unsigned epoch) {
@@ -156,7 +156,7 @@ __device__ __forceinline__ float2 await_words(const LaunchParams& p, const Site&
 // denominator of 24 bits and the epoch
 
 struct Partial {
-  float numerators[4];  // head 0: columns 2j, 2j + 1; head 1: columns 2j, 2j + 1
+  float numerators[4];  // dimensions 2j, 2j + 1 of the warp's 8: of head 0, then of head 1
   float denominator;
 };
 
@@ -193,8 +193,8 @@ __device__ __forceinline__ Partial await_partials(const LaunchParams& p, const S
 
 // --- the residual stream
 
-// Adds one lane's two rows to all replicas. The range check follows the publication, so that it
-// delays no reader.
+// Adds one lane's two rows to every replica of the accumulator. The range check follows the
+// publication, so that it delays no reader.
 template <typename L, RingAblation kAblation>
 __device__ __forceinline__ void publish_contribution(const LaunchParams& p, const Site& at,
                                                      FixedWord* accumulator, int row0, float x0,

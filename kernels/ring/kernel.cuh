@@ -86,8 +86,8 @@ __device__ __forceinline__ void initialise(const LaunchParams& p, Shared<L>& s, 
   __syncthreads();
 }
 
-// The warp that has no role calls this: it reads both clocks for the timeline, up to kReadingsPerStep times a step
-// (evenly spaced if the step takes as long as the previous one), and once at the end.
+// One thread of the warp without a role reads both clocks for the timeline, up to kReadingsPerStep
+// times a step (evenly spaced if the step takes as long as the one before), and once at the end.
 template <typename L>
 __device__ __forceinline__ void read_clocks(const LaunchParams& p, const Shared<L>& s) {
   constexpr unsigned kFirstGapNs = 8192;

@@ -63,7 +63,7 @@ __global__ void sum_rows(const char* kv, size_t head_bytes, int positions,
   if (mine != 0) atomicAdd(sum, mine);
 }
 
-// One layer's K and V of `position`, widened to fp32. Grid: K or V, kv heads; one thread for each
+// Widens one layer's K and V of `position` to fp32. Grid: K or V, kv heads; one thread for each
 // element.
 __global__ void widen_row(const char* layer, size_t head_bytes, int position, float* row) {
   const int kind = static_cast<int>(blockIdx.x), head = static_cast<int>(blockIdx.y);
@@ -73,8 +73,8 @@ __global__ void widen_row(const char* layer, size_t head_bytes, int position, fl
   row[(kind * kGroups + head) * kHeadDim + d] = __uint_as_float(bits << 16);
 }
 
-// Row-major rows into the cache. Grid: positions, heads of all layers; one thread for each element
-// of K and of V.
+// Copies row-major rows into the cache. Grid: positions, heads of all layers; one thread for each
+// element of K and of V.
 __global__ void scatter_rows(char* kv, size_t head_bytes, const Bf16* k, const Bf16* v,
                              int source_rows, int first) {
   const int d = static_cast<int>(threadIdx.x), position = static_cast<int>(blockIdx.x);
@@ -84,9 +84,9 @@ __global__ void scatter_rows(char* kv, size_t head_bytes, const Bf16* k, const B
   *reinterpret_cast<Bf16*>(head + kv_offset(first + position, d, 1)) = v[from];
 }
 
-// The largest |k|. Grid: 32 parts of the positions, heads of all layers; a warp takes a row at a
-// time. Lengths are compared by their bits: floats >= 0 are ordered as their bits are, with NaN
-// above all others.
+// Finds each head's largest |k|. Grid: 32 parts of the positions, heads of all layers; a warp takes
+// a row at a time. Lengths are compared by their bits: floats >= 0 are ordered as their bits are,
+// with NaN above all others.
 __global__ void find_maxima(const char* kv, size_t head_bytes, int positions, int* maxima) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int warp = static_cast<int>(blockIdx.x * kThreads + threadIdx.x) / 32;

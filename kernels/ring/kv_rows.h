@@ -10,7 +10,7 @@
 
 namespace mkbench::ring {
 
-// A cache in device memory: (layers, kv_heads) of kv_head_bytes(max_context), see kv_offset().
+// Cache in device memory: (layers, kv_heads) pieces of kv_head_bytes(max_context), see kv_offset().
 struct KvCache {
   char* data;
   int layers;

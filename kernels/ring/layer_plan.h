@@ -25,7 +25,7 @@ inline constexpr int kFragmentBytes = 512;  // an A fragment of mma: 16 bytes of
 inline constexpr int kWarpFragments = 2;    // fragments per warp in a slot
 inline constexpr int kMaxLayers = 64;
 
-// Steps of 16 columns come in pairs for each warp, so that a round of 3 tiles fills whole slots.
+// Divides `hidden`: with an even number of 16-column steps, a warp's rounds of 3 tiles fill slots.
 inline constexpr int kHiddenStep = 2 * 16 * kConsumerWarps;
 // A block's SwiGLU units are a multiple of kRoundUnits, or such a multiple plus kUnitRest.
 inline constexpr int kRoundUnits = 24, kUnitRest = 4;
@@ -78,19 +78,19 @@ struct LayerPlan {
   int units;         // SwiGLU units
   int warp_columns;  // columns of QKV and gate/up per warp
 
-  // Streamed shapes.
+  // For streamed shapes only.
   int hidden_steps;
   int unit_tiles;  // tiles of 8 gate rows and 8 up rows
-  bool half_tile;  // 4 units are left
+  bool half_tile;  // 4 units are left after the tiles
   int out_tiles;
   // If a block's units are no multiple of 16, each half of the warps takes half of down's rows and
   // twice the columns.
   int down_parts;
   int down_columns;  // per warp
   Rounds qkv, out, gate_up, down;
-  Rounds head;  // one round: the vocabulary sets how many there are
+  Rounds head;  // one round; how many there are depends on the vocabulary
 
-  constexpr int group_units() const { return units * kMembers; }  // down's columns
+  constexpr int group_units() const { return units * kMembers; }  // columns of down
   constexpr int half_tile_fragments() const {
     return half_tile ? (hidden_steps / 2 + 1) / 2 * 2 : 0;
   }

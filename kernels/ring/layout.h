@@ -117,7 +117,7 @@ struct Layout {
   // --- a block's shared memory
   static constexpr int kPartialRows = kPlan.partial_rows();
   static constexpr int kInputWords = kPlan.input_words();
-  static constexpr int kSwigluStride = kHeld ? 32 : kUnits;  // words of a block
+  static constexpr int kSwigluStride = kHeld ? 32 : kUnits;  // words of a block, padding included
   static constexpr int kChunkSlots = kPlan.chunk_slots();
   static constexpr int kStagingBytes = static_cast<int>(kPlan.staging_bytes());
   static constexpr int kLeastRingSlots = kPlan.least_ring_slots();

@@ -71,7 +71,7 @@ inline constexpr int kReplicas = 4;
 // All pointers but `status` are device memory. bf16 values are passed as 16 raw bits.
 struct LaunchParams {
   const char* stream;              // weights: slots, see slot_offset()
-  char* kv;                        // (layers, kv_heads) of kv_head_bytes(max_context)
+  char* kv;                        // (layers, kv_heads) pieces of kv_head_bytes(max_context)
   const unsigned short* embed;     // (vocab, hidden)
   const unsigned short* norms;     // (2 * layers + 1, hidden): input, post-attention, .., final
   const unsigned short* qk_norms;  // (layers, 2, head_dim): q, k
@@ -79,12 +79,12 @@ struct LaunchParams {
   float* key_maxima;               // (layers, kv_heads) largest |k| of the rows so far
 
   // Exchange words, all zero at launch; see exchange.cuh.
-  unsigned* qkv;       // (kBlocks, L::kQkvRows) q, k, v before norm and RoPE
-  unsigned* swiglu;    // (kBlocks, L::kSwigluStride)
-  unsigned* partials;  // (groups, warps, members, pairs of heads, 4 lanes) of 16 bytes: attention
+  unsigned* qkv;           // (kBlocks, L::kQkvRows) q, k, v before norm and RoPE
+  unsigned* swiglu;        // (kBlocks, L::kSwigluStride)
+  unsigned* partials;      // (groups, warps, members / 2, pairs of heads, 2, 4 lanes) of 16 bytes
   unsigned* score_maxima;  // (groups, members, pairs of heads) of 16 bytes: attention's slow path
   unsigned* best;          // (kBlocks) of 16 bytes: best key of the LM head
-  unsigned* rows_written;  // (groups, members) step + 1 whose KV row is written
+  unsigned* rows_written;  // (groups, members) 1 + the last step whose KV row is written
   unsigned long long* attention_out;  // (kReplicas, hidden) fixed-point accumulators
   unsigned long long* mlp_out;        // (kReplicas, hidden)
 

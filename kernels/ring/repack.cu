@@ -132,7 +132,7 @@ StreamedModel repack(const DeviceModel& model, const ModelShape& shape) {
   to.norms = DeviceBuffer<Bf16>(norm_elements(shape));
   to.qk_norms = DeviceBuffer<Bf16>(qk_norm_elements(shape));
   with_layout(shape, [&]<typename L>(L) { repack_stream<L>(model, shape, to.stream.get()); });
-  // Two norms lie side by side in a slab, and so do the two QK-norms.
+  // In a slab the input and post-attention norms are neighbours, and so are the two QK-norms.
   const LayerLayout slab = layer_layout(shape);
   const size_t hidden = static_cast<size_t>(shape.hidden);
   gather_vectors(model, shape.layers, slab.stride, slab.input_norm, 2 * hidden, to.norms.get());

@@ -31,7 +31,7 @@ std::string layout_obstacle(const ModelShape& shape);
 // they can.
 std::string room_obstacle(const ModelShape& shape, int compute_major);
 
-// Slots of the ring of these layers.
+// Number of slots in the ring of the kernel for these layers.
 inline int ring_slots(const ModelShape& shape, int compute_major) {
   return with_layout(shape, [=]<typename L>(L) { return ring_slots<L>(compute_major); });
 }

@@ -127,11 +127,11 @@ template <typename L, bool kRecords>
 struct RingWriter {
   const LaunchParams& p;
   Shared<L>& s;
-  unsigned slots, full, empty;  // addresses
+  unsigned slots, full, empty;  // addresses in shared memory
   unsigned long long policy;
   RingPosition<L> at{0, 1};  // next slot to fill
-  // The copy that has to arrive before the next one is issued. At first set_pace() takes a slot
-  // that has not been used yet, whose barrier passes for parity 1.
+  // The copy that has to arrive before the next one is issued. The first set_pace() moves it to an
+  // unused slot with parity 1, for which a wait returns at once.
   RingPosition<L> oldest{0, 0};
   int position = 0;  // of the running step
   StreamPace pace{0, 0};

@@ -142,7 +142,7 @@ TEST_CASE("what slows or may harm a run is a warning, and the machine stays read
          card(r).state.throttle_reasons = 0x4;
          card(r).state.throttle_text = throttle_text(0x4);
        },
-       "GPU 0", Finding::kWarning, "clocks limited by: power cap", "cool it"},
+       "GPU 0", Finding::kWarning, "clocks limited by: power cap", "cool the card"},
       {"a lowered power limit",
        [](In, Rep r) {
          card(r).state.power_limit_w = 400;

@@ -101,7 +101,7 @@ __device__ __forceinline__ float running_maximum<FaultyTiny>(
   return maximum;
 }
 
-// Also rounds the warps' merge factors: in a short context a half warp has one row, of weight 1.
+// Rounds merge factors too: in a short context a half warp has one row, whose weight 1 is exact.
 template <>
 __device__ __forceinline__ float add_weighted<FaultyTiny>(float sum, float weight, float value) {
   if (planted(PlantedFault::kBf16Softmax)) weight = widen(narrow(weight));
@@ -121,7 +121,7 @@ __device__ __forceinline__ void block_change_newest(const LaunchParams& p, int p
   }
 }
 
-// Called before attention and after attention's wait. Gives V the norm that belongs to K.
+// Called before phase_attention(), after a wait for qkv. Gives V the norm that belongs to K.
 __device__ __forceinline__ void block_norm_values(const LaunchParams& p, int layer, int position) {
   block_change_newest(p, position, [&](int kv_head) {
     const Thread me = this_thread();
@@ -151,7 +151,7 @@ __device__ __forceinline__ void block_unwrite_row(const LaunchParams& p, int lay
   });
 }
 
-// Called before down and after down's wait: until down ends, no other block reads these rows.
+// Called between the wait for swiglu and phase_down(): no other block reads these rows until then.
 __device__ __forceinline__ void block_drop_residual(const LaunchParams& p) {
   const Range rows =
       partition(Faulty::kHidden, static_cast<int>(gridDim.x), static_cast<int>(blockIdx.x));

@@ -16,8 +16,8 @@
 namespace mkbench::plain {
 
 inline constexpr int kHalfWarps = 2 * kWarps;
-// Positions whose K and V rows a half warp loads at once: 16 KB a block for each. One more spills
-// registers, which also hold the sums of every query head of the GQA group.
+// Positions whose K and V rows a half warp loads at once, 16 KB a block for each position. One more
+// spills registers, which also hold the sums of every query head of the GQA group.
 template <typename S>
 inline constexpr int kRowsInFlight = Dims<S>::kGroup <= 2 ? 3 : 1;
 inline constexpr float kLog2E = 1.4426950408889634f;
@@ -52,9 +52,9 @@ __device__ __forceinline__ HeadValues warp_rope(Thread me, HeadValues x, const R
           make_float2(b0 * turn.x + a0 * turn.y, b1 * turn.z + a1 * turn.w)};
 }
 
+enum class Head { kQuery, kKey };
 // The query or the key of a head, from its raw values: QK-norm over the head, then RoPE by the
 // angles of its position.
-enum class Head { kQuery, kKey };
 template <typename S, Head kHead>
 __device__ __forceinline__ HeadValues warp_norm_rope(Thread me, const LaunchParams& p, HeadValues x,
                                                      const unsigned short* slab, int position) {

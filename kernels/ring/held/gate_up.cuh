@@ -2,8 +2,8 @@
 //   gate = W_gate RMSNorm(h), up = W_up RMSNorm(h)
 // SwiGLU itself, silu(gate) up, is in publish_held_layer() of roles/publisher.cuh, because only the
 // publisher has the sums over all warps.
-// Reads   attention_out (hidden); norms (2 layer + 1, hidden); 6 slots of W_gate and W_up from the
-//         ring.
+// Reads   attention_out (hidden); row 2 * layer + 1 of norms (2 * layers + 1, hidden); 6 slots of
+//         W_gate and W_up from the ring.
 // Writes  Shared::partials [24 gate rows + 24 up rows][16 warps] and Shared::squares.
 // A block has 24 SwiGLU units; a fragment holds 8 gate rows and the 8 up rows of the same units. A
 // warp takes all 48 rows x 64 columns.

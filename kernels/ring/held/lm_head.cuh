@@ -1,7 +1,7 @@
 // LM head.
 //   logits = W_head RMSNorm(h)     fp32; each warp keeps the best of its rows
-// Reads   mlp_out (hidden) of the last layer; norms (2 layers, hidden); W_head's slots from the
-//         ring.
+// Reads   mlp_out (hidden) of the last layer; row 2 * layers of norms (2 * layers + 1, hidden), the
+//         final norm; W_head's slots from the ring.
 // Writes  Shared::partials rows 0 and 1: best logit and its row by warp, from which the publisher
 //         chooses the token; Shared::head_input; logits (vocab) when asked for.
 // Half of the warps take the even slots, half the odd ones; a warp takes one of a slot's 8 rows. It
@@ -56,7 +56,7 @@ __device__ __forceinline__ void skip_slot(RingReader<L, kAblation>& ring, const 
   ring.at.advance();
 }
 
-// The dot product of this warp's row of the current slot, then on to the next slot.
+// Returns the dot product of this warp's row in the current slot and goes on to the next slot.
 template <typename L, RingAblation kAblation>
 __device__ __forceinline__ float score_slot(RingReader<L, kAblation>& ring, const Lane& me,
                                             int in_slot, const float (&a)[32]) {

@@ -3,8 +3,8 @@
 //   h += W_o attention             over the 256 columns of the group's two heads
 // Without a split, W_o is fetched before attention waits for q, k and v; with a split, while the
 // partial attention results travel between the group's blocks.
-// Reads   what attention.cuh reads; with a split the partials words (groups, warps, members, 4) of
-//         the group's 16 blocks; W_o's 2 slots (64 rows, 256 columns) from the ring.
+// Reads   what attention.cuh reads; if split, the partials words (warps, members, 4 lanes) of the
+//         group's 16 blocks; W_o's 2 slots (64 rows, 256 columns) from the ring.
 // Writes  partials words (split only); Shared::partials [64 rows][16 warps], which the publisher
 //         sums and adds to attention_out (hidden), where the 8 groups' contributions meet.
 // A warp takes all 64 rows x the 8 dimensions of both heads that it summed over V.

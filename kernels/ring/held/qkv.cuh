@@ -1,7 +1,7 @@
 // QKV projection; in layer 0 it begins with the embedding.
 //   q, k, v = W_qkv RMSNorm(h), h = embed[token] in layer 0
-// Reads   mlp_out (hidden) of the layer before, or embed (vocab, hidden); norms (2 layer, hidden);
-//         W_qkv's 4 slots from the ring.
+// Reads   mlp_out (hidden) of the layer before, or embed (vocab, hidden); row 2 * layer of norms
+//         (2 * layers + 1, hidden); W_qkv's 4 slots from the ring.
 // Writes  Shared::partials [32 rows][16 warps] and Shared::squares; the publisher sums them, scales
 //         by 1 / rms and publishes the qkv words (kBlocks, 32).
 // A block has 32 rows of one vector of its group (q of head 0 or 1, k, or v): dimensions d and

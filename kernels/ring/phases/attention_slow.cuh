@@ -23,7 +23,7 @@ __device__ __forceinline__ float2 warp_maximum16(float2 m) {
   return m;
 }
 
-// Maxima by pair of heads.
+// The maxima of each pair of heads.
 template <typename L>
 struct PairMaxima {
   float2 of[L::kHeadPairs];
@@ -86,9 +86,9 @@ __device__ __forceinline__ float2 raise_reference(Attention<L, kSplit, kAblation
   return now.at(a.score_pair(me));
 }
 
-// The maximum over the group's blocks of one pair of heads. Each member publishes one word {head 0,
-// head 1, epoch} a pair, in slow layers only; since layers may be skipped, the epoch has 32 bits and
-// counts all layers of the launch.
+// Returns the maxima of one pair of heads over the group's blocks. Each member publishes one word
+// {head 0, head 1, epoch} a pair, in slow layers only. As layers may be skipped, the epoch has 32
+// bits and counts all layers of the launch.
 template <typename L, RingAblation kAblation>
 __device__ __forceinline__ float2 group_maximum(const Consumer<L, kAblation>& c, const Lane& me,
                                                 const Site& site, int pair, float2 own) {

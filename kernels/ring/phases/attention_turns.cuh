@@ -30,7 +30,7 @@ struct Attention {
   const Share share;
   const int tiles, halves;
   const Site site;
-  uint4 k[8];  // the warp's 16 rows of this turn
+  uint4 k[8];  // the warp's 16 rows of K in this turn
   // Accumulators of exponentials x V: elements [0..1] are head 0, [2..3] head 1; even values of
   // Lane::row are products of the high plane, odd ones of the low plane.
   float o[kSplit ? 4 : 2][4];

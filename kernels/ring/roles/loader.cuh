@@ -1,5 +1,5 @@
 // The loader: one thread that streams everything a block reads in a launch through the ring.
-// Reads   stream (slots of this block); kv (tiles of this block, or of its group when redundant).
+// Reads   stream (slots of this block); kv (its tiles, or its group's: see context_share.cuh).
 // Order   in each layer, redundant and held: QKV, O, K and V, gate/up, down
 //                        otherwise:          QKV, K and V, O, gate/up, down
 //         after the last layer: the LM head. The consumers fetch in the same order.
@@ -42,8 +42,8 @@ __device__ __forceinline__ void load_context(RingWriter<L, kRecords>& ring,
   }
 }
 
-// Records in the timeline which matrix begins with this slot, if one does. `run` and `left`: see
-// load_step().
+// Records in the timeline which matrix begins with this slot, if one does. `run`: number of the run
+// of slots in load_step(); `left`: slots that are left in it, this one included.
 template <bool kSplit, typename L>
 __device__ __forceinline__ void enter_slot(RingWriter<L, true>& ring, const LaunchParams& p,
                                            int run, int left, int step) {

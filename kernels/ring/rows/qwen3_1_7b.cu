@@ -1,4 +1,4 @@
-// Qwen3-1.7B.
+// The kernels for Qwen3-1.7B.
 #include "kernels/ring/row_kernels.cuh"
 
 template struct mkbench::ring::RowKernels<mkbench::layer_shape_index("qwen3-1.7b")>;

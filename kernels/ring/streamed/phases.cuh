@@ -107,7 +107,7 @@ __device__ __forceinline__ void stream_gate_up(Consumer<L, kAblation>& c, int la
   if constexpr (L::kHalfTile) stream_half_tile(c, input);
 }
 
-// A warp's columns of the group's SwiGLU vector, in both planes.
+// Waits for a warp's columns of the group's SwiGLU vector and stores them as two bf16 planes.
 template <typename L, RingAblation kAblation>
 __device__ __forceinline__ void await_swiglu(Consumer<L, kAblation>& c, const Lane& me,
                                              const Site& site) {

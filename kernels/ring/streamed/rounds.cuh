@@ -94,7 +94,7 @@ __device__ __forceinline__ void keep_hidden(const Consumer<L, kAblation>& c, con
   }
 }
 
-// Stores pair number `pair` of a warp's input, x0 and x1, in both planes.
+// Stores pair number `pair` of a warp's input, x0 and x1, as high and low plane.
 __device__ __forceinline__ void store_input(unsigned* input, int pair, float x0, float x1) {
   unsigned* to = input + pair / 8 * 16 + pair % 8;
   const unsigned high = ptx::bf16_pair(x0, x1);
@@ -113,8 +113,8 @@ struct NormWeights {
   }
 };
 
-// The warp's input of a phase that begins with RMSNorm; see NormInput. Returns the sum of the squares
-// of all of the warp's elements.
+// Stores the warp's input of a phase that begins with RMSNorm (see NormInput). Returns the sum of
+// the squares of all of the warp's elements.
 template <typename L, RingAblation kAblation>
 __device__ __forceinline__ float store_norm_input(Consumer<L, kAblation>& c, const Lane& me,
                                                   const Residual<L>& r,
@@ -152,8 +152,8 @@ __device__ __forceinline__ void fetch_chunk(Consumer<L, kAblation>& c, const Lan
   c.ring.fetch(me, w);
 }
 
-// Multiplies one round: d[tile] = the warp's 16 rows times its columns, with columns 2j and 2j + 1
-// still to be added. `w` holds the round's first chunk.
+// Multiplies one round: d[tile] = the tile's 16 rows times the warp's columns, with the products of
+// the high plane (even MMA columns) and the low plane (odd) not yet added. `w`: the first chunk.
 template <int kTiles, int kSteps, int kFragments, typename L, RingAblation kAblation, int kChunk,
           typename Input>
 __device__ __forceinline__ void multiply_round(Consumer<L, kAblation>& c, const Lane& me,
@@ -169,7 +169,7 @@ __device__ __forceinline__ void multiply_round(Consumer<L, kAblation>& c, const 
 #pragma unroll
     for (int i = 0; i < kChunk; ++i) {
       const int f = first + i, step = f / kTiles, tile = f % kTiles;
-      if (step >= kSteps) {  // the last 8 columns, of two tiles
+      if (step >= kSteps) {  // 8 columns are left over: one fragment holds them for two tiles
         const int left = 2 * (f - kTiles * kSteps);
         if (left == 0) b = input.last8(kSteps);
         ptx::mma_k8(d[left], w[i].x, w[i].y, b.x);
@@ -183,7 +183,7 @@ __device__ __forceinline__ void multiply_round(Consumer<L, kAblation>& c, const 
   }
 }
 
-// Waits until the publisher has read the previous round.
+// Waits until the publisher has read the previous round's partial sums.
 __device__ __forceinline__ void await_partials_read() { ptx::named_sync<kOneMore>(kPartialsRead); }
 
 template <typename L, RingAblation kAblation>
@@ -193,8 +193,8 @@ __device__ __forceinline__ void hand_over(Consumer<L, kAblation>& c) {
   c.streamed_turn ^= 1;
 }
 
-// Element i of tile j, both planes added, of the first four tiles; 0 beyond the last one. Without
-// selects the compiler would index the array at run time, in local memory.
+// Returns d[j][i] + d[j][i + 1], high plus low bf16 plane, for j < 4; 0 if there is no tile j. It
+// selects, because an index that is known only at run time would put the array into local memory.
 template <int kTiles>
 __device__ __forceinline__ float select_sum(int j, int i, const float (&d)[kTiles][4]) {
   const auto sum = [&](int t) {
@@ -204,7 +204,7 @@ __device__ __forceinline__ float select_sum(int j, int i, const float (&d)[kTile
 }
 
 // Writes the sums of a round's rows. The four lanes of a row (Lane::j) hold the same sums, so each
-// lane writes one of four tiles.
+// lane writes one of the first four tiles; lanes with j = 0 also write a fifth.
 template <typename L, RingAblation kAblation, int kTiles>
 __device__ __forceinline__ void write_rows(Consumer<L, kAblation>& c, const Lane& me,
                                            const float (&d)[kTiles][4]) {
@@ -221,7 +221,7 @@ __device__ __forceinline__ void write_rows(Consumer<L, kAblation>& c, const Lane
   }
 }
 
-// All rounds of O or down.
+// Runs all rounds of O or down.
 template <int kRounds, int kTiles, int kSteps, int kFragments, typename L, RingAblation kAblation,
           int kChunk, typename Input>
 __device__ __forceinline__ void stream_rows(Consumer<L, kAblation>& c, uint4 (&w)[kChunk],
