@@ -1,15 +1,13 @@
 """The Python generator of the analytic checkpoint: the committed bytes and continuations, which C++ makes too."""
 
 import dataclasses
+import importlib.util
 import json
 import pathlib
-import sys
 import tempfile
 import unittest
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-for folder in ("scripts", "dev"):
-    sys.path.insert(0, str(ROOT / folder))
+from support import ROOT
 
 try:
     import numpy as np
@@ -81,6 +79,75 @@ class SyntheticPython(unittest.TestCase):
     def test_a_prompt_below_the_lags_is_refused(self):
         with self.assertRaisesRegex(ValueError, "more than 11 ids"):
             self.synthetic.continuation(self.synthetic.prompt(10, 1), "short", 1)
+
+
+@unittest.skipUnless(importlib.util.find_spec("transformers"), "this Python has no HF transformers")
+class Prompts(unittest.TestCase):
+    GOOD = {"name": "a", "set": "auto", "ids": [0, 5], "steps": 1, "text": ""}
+
+    class Tokenizer:
+        path = "tokenizer.json"
+
+        def ids(self, text):
+            return list(text.encode())
+
+    def setUp(self):
+        import reference_prompts
+
+        self.prompts = reference_prompts
+
+    def read(self, document, tokenizer=None):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "prompts.json"
+            path.write_text(document if isinstance(document, str) else json.dumps(document))
+            return self.prompts.read(path, tokenizer)
+
+    def test_those_of_the_committed_references(self):
+        import capture_reference
+
+        def committed(model):
+            return json.loads(capture_reference.default_path(model).read_text())
+
+        for model in ("tiny", "tiny-untied", "synthetic:short", "synthetic:early", "synthetic:late"):
+            made = self.prompts.of(model)
+            known = [p | {"steps": len(p["steps"])} for p in committed(model)["prompts"]]
+            self.assertEqual(made, [{key: p[key] for key in made[0]} for p in known], model)
+        entry, prompts, summary = capture_reference.published()
+        known = committed("qwen3-0.6b")
+        self.assertEqual((prompts, summary), (known["prompts"], known["summary"]))
+        self.assertEqual(entry | known["model"], known["model"] | {"config": entry["config"]})
+
+    def test_those_of_a_file(self):
+        other = self.GOOD | {"name": "b", "ids": None, "text": "x"}
+        for document in ([self.GOOD, other], {"prompts": [self.GOOD, other]}):
+            self.assertEqual(self.read(document, self.Tokenizer()), [self.GOOD, other | {"ids": [120]}])
+        for bad in ("7", "[]", "[7]", "{}", '{"a": 1}'):
+            with self.assertRaisesRegex(self.prompts.BadInput, "prompts.json: wanted a list of prompts"):
+                self.read(bad)
+        for field, values in {"name": (None, "", 7, "b"), "set": (None, "easy"), "steps": (None, 0, True, 1.0), "text": (None, 7),
+                              "ids": (None, [], 7, [-1], ["a"], [0.5])}.items():
+            for value in values:
+                with self.subTest(field, value=value), self.assertRaisesRegex(
+                        self.prompts.BadInput, f"prompts.json: prompt [12]: {field} is .*, wanted "):
+                    self.read([self.GOOD | {"name": "b"}, self.GOOD | {field: value}])
+
+    def test_those_of_texts_and_of_the_published_model(self):
+        name, tokenizer = self.prompts.EXPECTED, self.Tokenizer()
+        self.assertEqual([(p["name"], p["ids"], p["steps"]) for p in self.prompts.default("m", 0, tokenizer, "f")][1:3],
+                         [(f"prompt-{n + 1}", list(self.prompts.TEXTS[n].encode()), 32) for n in (1, 2)])
+        self.assertEqual(self.prompts.from_texts(["x"], 7, tokenizer, "f")[0]["steps"], 7)
+        self.assertEqual({p["steps"] for p in self.prompts.default(name, 3, None, "f")}, {3})
+        for call, said in ((lambda: self.prompts.from_texts(["x"], 1, None, "f"), "f: has no tokenizer.json"),
+                           (lambda: self.prompts.from_texts([""], 1, tokenizer, "f"), "'' gives no token"),
+                           (lambda: self.prompts.default(name, 0, tokenizer, "f"), "tokenizer.json: prompt .* wanted")):
+            with self.assertRaisesRegex(self.prompts.BadInput, said):
+                call()
+        config = json.loads((self.prompts.EXPECTED_DATA / "config.json").read_text())
+        self.prompts.check_expected(name, config, "f")
+        for key in (*self.prompts.EXPECTED_KEYS, "rope_theta"):
+            self.prompts.check_expected("Org/Other", config | {key: 7}, "f")
+            with self.assertRaisesRegex(self.prompts.BadInput, f"f: {key} is 7.*, wanted"):
+                self.prompts.check_expected(name, config | {key: 7}, "f")
 
 
 if __name__ == "__main__":
