@@ -1,11 +1,14 @@
 """The Python generator of the analytic checkpoint: the committed bytes and continuations, which C++ makes too."""
 
+import base64
+import copy
 import dataclasses
 import importlib.util
 import json
 import pathlib
 import tempfile
 import unittest
+from unittest import mock
 
 from support import ROOT
 
@@ -112,10 +115,60 @@ class Prompts(unittest.TestCase):
             made = self.prompts.of(model)
             known = [p | {"steps": len(p["steps"])} for p in committed(model)["prompts"]]
             self.assertEqual(made, [{key: p[key] for key in made[0]} for p in known], model)
+        for model in ("tiny", "tiny-untied"):
+            known = committed(model)
+            prompts = copy.deepcopy(known["prompts"])
+            for step in (step for p in prompts for step in p["steps"]):
+                step["decided"] = None
+            self.assertEqual((capture_reference.judge(prompts), prompts), (known["summary"], known["prompts"]))
+            config = json.loads((capture_reference.checkpoint_format.DATA / model / "config.json").read_text())
+            self.assertEqual(self.prompts.train_tiny.CONFIGS[model], config)
         entry, prompts, summary = capture_reference.published()
         known = committed("qwen3-0.6b")
         self.assertEqual((prompts, summary), (known["prompts"], known["summary"]))
         self.assertEqual(entry | known["model"], known["model"] | {"config": entry["config"]})
+
+    def test_figures_of_captured_steps_are_the_committed_ones(self):
+        import capture_reference
+
+        known = json.loads(capture_reference.default_path("tiny").read_text())["prompts"][1]
+        prompt = {key: known[key] for key in ("name", "set", "ids", "text")} | {"steps": 3}
+        _, [made], _ = capture_reference.capture("tiny", [prompt], "cpu")
+        for found, wanted in zip(made["steps"], known["steps"][:3], strict=True):
+            for field, value in wanted.items():
+                if field == "sketch":
+                    as_numbers = [np.frombuffer(base64.b64decode(one[field]), "<f4") for one in (found, wanted)]
+                    np.testing.assert_allclose(*as_numbers, atol=0.01)
+                elif field == "baseline":  # bf16 differs from CPU to CPU
+                    self.assertEqual(found[field].keys(), value.keys())
+                    for name in ("error_norm", "error_inf_top", "pairwise"):
+                        self.assertAlmostEqual(found[field][name] / value[name], 1, delta=0.5)
+                elif field.startswith(("top", "token", "position", "decided")) and field != "top_logits":
+                    self.assertEqual(found[field], value, field)
+                else:
+                    np.testing.assert_allclose(found[field], value, rtol=1e-3)
+
+    def test_when_training_stops(self):
+        """At the first test that keeps each limit: D, the margin, and no step off the text."""
+        import make_checkpoint
+        import torch
+        import train_tiny
+
+        lane = dataclasses.replace(make_checkpoint.TINY, check_every=2, loss=1e9, rows=2, length=20, steps=4)
+        trainings = {train_tiny: ((0.25, 4.01), (0.251, 5), (0.2, 4), lambda: train_tiny.train("tiny", str)),
+                     make_checkpoint: ((0.45, 3.0), (0.451, 5), (0.4, 2.99), lambda: make_checkpoint.train(
+                         lane, make_checkpoint.text_of(lane, 1), 1, 10, "cpu", str))}
+        steps = [(step, torch.tensor(1.0), torch.nn.Linear(1, 1)) for step in range(1, 11)]
+        for module, (good, *bad, train) in trainings.items():
+            judged = [(*one, 0) for one in bad] + [(*good, 1), (*good, 0)]
+            with mock.patch.object(module, "judge", side_effect=judged), mock.patch.object(train_tiny, "CHECK_EVERY", 2), \
+                    mock.patch.object(train_tiny, "training", lambda *_: iter(steps)):
+                tensors, figures = train()
+            self.assertEqual((figures["steps"], figures["D"], figures["smallest_margin_over_tau"]), (8, *good))
+            self.assertEqual({t.dtype for t in tensors.values()}, {torch.bfloat16})
+            with mock.patch.object(module, "judge", lambda *_: (9, 9, 9)), self.assertRaisesRegex(SystemExit, "after (10|4) steps"), \
+                    mock.patch.multiple(train_tiny, training=lambda *_: iter(steps), MAX_STEPS=4):
+                train()
 
     def test_those_of_a_file(self):
         other = self.GOOD | {"name": "b", "ids": None, "text": "x"}
