@@ -181,7 +181,8 @@ class Workshop:
         programs = {path.stem for path in (ROOT / "tests" / room_of(file)).glob("*.cpp")}
         others = [test for test in self.tests if test.room == room_of(file) and test not in direct and
                   (test.name.startswith(words) if test.is_python() else any(one.startswith(words) for one in programs))]
-        for test in sorted(direct, key=lambda test: not test.name.startswith(f"test_{script.stem}")) + others:
+        named = lambda test: (not test.name.startswith(f"test_{script.stem}"), test.room != room_of(file))  # noqa: E731
+        for test in sorted(direct, key=named) + others:
             program = tree / pathlib.Path(test.command[0]).name
             if not test.is_python() and not program.exists():
                 os.link(test.command[0], program)

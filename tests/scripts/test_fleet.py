@@ -150,6 +150,20 @@ class Local(FleetCliTest):
         self.assertEqual(self.fleet("merge", self.folder).returncode, 0)
         self.assertEqual((fleet_support.rows(self.folder, cards), len(found)), (found, 1))
 
+    def test_the_example_of_the_page_on_the_cpu_engines(self):
+        [block] = page_blocks.blocks("docs/fleet.md", "Without a GPU")
+        (self.folder / "bin").mkdir()
+        (self.folder / "bin" / "mkbench").symlink_to(BINARY)
+        done = subprocess.run(["bash", "-ec", block], cwd=self.folder, capture_output=True, text=True, timeout=250, check=False,
+                              env=self.fleet_environment() | {"PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}"})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.out = self.folder / "stand-ins"
+        self.check_whole(2)
+        self.assertIn("stand-in: ", done.stdout)
+        self.assertIn("two cards: listed alone", done.stdout)
+        engines = "SELECT engine, parity, count(DISTINCT logits_sha256), length(logits_sha256) FROM results GROUP BY 1, 2, 4"
+        self.assertEqual(fleet_support.rows(self.out, engines), [("eager", "PASS", 1, 64), ("host-twin", "PASS", 1, 64)])
+
 
 class Cards(FleetCliTest):
     """Cards that an nvidia-smi of the test shows, and the stand-in program on them."""
@@ -283,18 +297,6 @@ class Slow(FleetCliTest):
         done = self.fleet("--resume", self.out, version={"": "mkbench 9"})
         self.assertEqual(done.returncode, 2)
         self.assertIn("fleet.json: version: found 'mkbench 0.1.0 (stand-in)', wanted 'mkbench 9'", done.stderr)
-
-    def test_the_example_of_the_page_on_the_cpu_engines(self):
-        [block] = page_blocks.blocks("docs/fleet.md", "Without a GPU")
-        (self.folder / "bin").mkdir()
-        (self.folder / "bin" / "mkbench").symlink_to(BINARY)
-        done = subprocess.run(["bash", "-ec", block], cwd=self.folder, capture_output=True, text=True, timeout=250, check=False,
-                              env=self.fleet_environment() | {"PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}"})
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.out = self.folder / "stand-ins"
-        self.check_whole(2)
-        self.assertIn("stand-in: ", done.stdout)
-        self.assertIn("two cards: listed alone", done.stdout)
 
 
 if __name__ == "__main__":

@@ -194,7 +194,8 @@ class Checks(FleetTest):
                     fleet_checks.check_words("p", plan, "prog", here)
                     self.assertEqual([words[-1] for words in asked], ["a", "b", "--list-devices", "--list-devices"])
         self.assertEqual(fleet_worker.why_of(subprocess.CompletedProcess((), 7, "", " \n")), "exit code 7")
-        with mock.patch.object(fleet_checks, "ask", lambda *words: asked.append(words) or subprocess.CompletedProcess(words, 0)):
+        good = lambda *words: asked.append(words) or subprocess.CompletedProcess(words, 0)  # noqa: E731
+        with mock.patch.object(fleet_checks, "ask", good):
             fleet_checks.check_words("p", self.plan(models=["a", "b"], depths=[0, 512, [4, 7]], n_gen=[8, 64]), "prog", True)
         self.assertEqual([{"--n-depth=512", "--n-gen=64"} <= set(words) for words in asked[-2:]], [True, True])
 
@@ -288,6 +289,27 @@ class Submits(FleetTest):
             found, rounds, said = self.submitted(lambda *_: facts)
             self.assertRegex(found, f"^{why}$")
             self.assertEqual((rounds, "fleet: n1: no\n" in said), ([2], bool(facts)))
+
+    def test_what_squeue_lists(self):
+        backend, jobs = object.__new__(fleet_submit.Slurm), dict.fromkeys(("slurm-7_0", "slurm-7_1", "slurm-8", "slurm-6"))
+        listed, asked = "7 0 RUNNING\n7 1 COMPLETED\n8 N/A PENDING \n9 0 CANCELLED\n", []
+        for said, status, why, running, cancelled in (
+                (listed, 0, "", {"slurm-7_0", "slurm-8"}, False),
+                (listed + "6 N/A CANCELLED\n", 0, "", {"slurm-7_0", "slurm-8"}, True),
+                ("", 1, "Invalid job id specified", set(), False), ("", 1, "away", set(jobs), False)):
+            def answer(*words, **_):
+                asked.append(words)
+                return subprocess.CompletedProcess(words, status, said, why)  # noqa: B023
+
+            with self.subTest(why), mock.patch.object(fleet_submit, "ask", answer), \
+                    contextlib.redirect_stderr(io.StringIO()) as told:
+                self.assertEqual((backend.running(jobs), backend.was_cancelled(jobs)), (running, cancelled))
+                self.assertEqual(told.getvalue(), "fleet: squeue: away\n" if why == "away" else "")
+                backend.cancel({})
+                self.assertEqual(asked[-1][-1], "--jobs=6,7,8")
+                backend.cancel(jobs)
+                self.assertEqual(asked[-1], ("scancel", "6", "7", "8"))
+                self.assertEqual("scancel: " in told.getvalue(), status != 0)
 
 
 if __name__ == "__main__":

@@ -166,8 +166,9 @@ class Prompts(unittest.TestCase):
                 tensors, figures = train()
             self.assertEqual((figures["steps"], figures["D"], figures["smallest_margin_over_tau"]), (8, *good))
             self.assertEqual({t.dtype for t in tensors.values()}, {torch.bfloat16})
-            with mock.patch.object(module, "judge", lambda *_: (9, 9, 9)), self.assertRaisesRegex(SystemExit, "after (10|4) steps"), \
-                    mock.patch.multiple(train_tiny, training=lambda *_: iter(steps), MAX_STEPS=4):
+            with mock.patch.object(module, "judge", lambda *_: (9, 9, 9)), \
+                    mock.patch.multiple(train_tiny, training=lambda *_: iter(steps), MAX_STEPS=4), \
+                    self.assertRaisesRegex(SystemExit, "after (10|4) steps"):
                 train()
 
     def test_those_of_a_file(self):
@@ -177,8 +178,8 @@ class Prompts(unittest.TestCase):
         for bad in ("7", "[]", "[7]", "{}", '{"a": 1}'):
             with self.assertRaisesRegex(self.prompts.BadInput, "prompts.json: wanted a list of prompts"):
                 self.read(bad)
-        for field, values in {"name": (None, "", 7, "b"), "set": (None, "easy"), "steps": (None, 0, True, 1.0), "text": (None, 7),
-                              "ids": (None, [], 7, [-1], ["a"], [0.5])}.items():
+        for field, values in {"name": (None, "", 7, "b"), "set": (None, "easy"), "steps": (None, 0, True, 1.0),
+                              "text": (None, 7), "ids": (None, [], 7, [-1], ["a"], [0.5])}.items():
             for value in values:
                 with self.subTest(field, value=value), self.assertRaisesRegex(
                         self.prompts.BadInput, f"prompts.json: prompt [12]: {field} is .*, wanted "):
