@@ -178,11 +178,14 @@ class Workshop:
         direct = [test for test in self.tests if test.is_python() and
                   needs(scripts, pathlib.Path(test.command[1]).read_text(encoding="utf-8"))]
         words = tuple(f"test_{re.split('[_.]', name)[0]}" for name in scripts)
-        programs = {path.stem for path in (ROOT / "tests" / room_of(file)).glob("*.cpp")}
-        others = [test for test in self.tests if test.room == room_of(file) and test not in direct and
-                  (test.name.startswith(words) if test.is_python() else any(one.startswith(words) for one in programs))]
-        named = lambda test: (not test.name.startswith(f"test_{script.stem}"), test.room != room_of(file))  # noqa: E731
-        for test in sorted(direct, key=named) + others:
+        programs = [path.stem for path in (ROOT / "tests" / room_of(file)).glob("*.cpp")]
+
+        def is_named(test: Test) -> bool:
+            return test.name.startswith(words) if test.is_python() else any(one.startswith(words) for one in programs)
+
+        others = [test for test in self.tests if test.room == room_of(file) and is_named(test) and test not in direct]
+        for test in sorted(direct + others, key=lambda test: (not test.name.startswith(f"test_{script.stem}"),
+                                                              not is_named(test), test.room != room_of(file))):
             program = tree / pathlib.Path(test.command[0]).name
             if not test.is_python() and not program.exists():
                 os.link(test.command[0], program)
