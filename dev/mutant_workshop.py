@@ -221,7 +221,9 @@ class Workshop:
         # stdout and stderr are two files, because a test checks that a host's stdout goes to stderr.
         with (open(place / "stdout", "wb") as out, open(place / "stderr", "wb") as err,
               subprocess.Popen(command, cwd=test.folder, stdout=out, stderr=err, start_new_session=True,
-                               env=os.environ | environment | {"TMPDIR": str(place)}) as process):
+                               env=os.environ | environment | {
+                                   # The scratch lies in the repository, and a test's folders are in none.
+                                   "TMPDIR": str(place), "GIT_CEILING_DIRECTORIES": str(self.scratch)}) as process):
             try:
                 return process.wait(test.limit_s) in (0, SKIPPED)
             except subprocess.TimeoutExpired:
