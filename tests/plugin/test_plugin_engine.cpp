@@ -50,10 +50,11 @@ TEST_CASE("a prefill after a decode continues the sequence", "[plugin]") {
   std::vector<int32_t> all = kPrompt;
   const std::vector<int32_t> ids = engine->decode(2);
   all.insert(all.end(), ids.begin(), ids.end());
-  const std::vector<int32_t> more = {1, 2, 3};
-  engine->prefill(more);
-  all.insert(all.end(), more.begin(), more.end());
-  CHECK(engine->decode(4) == oracle_ids(all, 4));
+  for (const std::vector<int32_t>& more : {std::vector<int32_t>{1, 2, 0}, {3, 0}}) {
+    engine->prefill(more);
+    all.insert(all.end(), more.begin(), more.end());
+  }
+  CHECK(engine->decode(4) == oracle_ids(all, 4));  // id 0 was pending like any other
 }
 
 TEST_CASE("logits of a plugin are the oracle's", "[plugin]") {
@@ -121,6 +122,13 @@ TEST_CASE("bad requests never reach a plugin", "[plugin]") {
   bad([&] { engine->decode(3); }, "7 positions needed, 6 there");
   bad([&] { engine->set_pending(-1); }, "token id -1");
   CHECK(engine->decode(2) == oracle_ids(kPrompt, 2));
+  // Six rows and the pending id are as much as there is room for.
+  const std::vector<int32_t> ids = {1, 2, 3, 4, 5, 6, 7, 8};
+  engine->reset();
+  bad([&] { engine->prefill(ids); }, "7 positions needed, 6 there");
+  engine->prefill(std::span(ids).first(7));
+  CHECK(engine->position() == 6);
+  bad([&] { engine->decode(1); }, "7 positions needed, 6 there");
 }
 
 TEST_CASE("a file that is no engine for this build is refused with the reason", "[plugin]") {
