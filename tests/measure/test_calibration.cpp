@@ -101,6 +101,9 @@ TEST_CASE("the honest comparison of processes that differ is accepted") {
   CHECK(row_of_processes(found, 1)->processes == 3);
   CHECK(row_of_processes(found, 1000)->processes == 30);
   CHECK(row_of_processes({}, 5) == nullptr);
+  // All rows are trusted: no number of processes is too few.
+  CHECK(least_trusted(found) == 3);
+  CHECK((margin_of(found, 2, "").least_processes == 0 && margin_of(found, 2, "").too_few == ""));
 }
 
 TEST_CASE("a comparison that sees differences where there are none is refused") {
@@ -181,13 +184,6 @@ TEST_CASE("three processes are too few where the copies of a round lie in unequa
   CHECK(any_holds(calibration_problems(few), "A/A with 3 processes"));
   CHECK(least_trusted(few) == 0);
   CHECK(margin_of(few, 3, "").least_processes == 4);
-}
-
-TEST_CASE("where all rows are trusted no number of processes is too few") {
-  const Calibration found = calibrate(simulate(60, 0.007, 0.01), compare_processes, kConfidence, 1);
-  CHECK(least_trusted(found) == 3);
-  CHECK(margin_of(found, 2, "").least_processes == 0);
-  CHECK(margin_of(found, 2, "").too_few == "");
 }
 
 TEST_CASE("a clock that does not show the share of the slow-down is refused") {
