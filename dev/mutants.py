@@ -40,7 +40,7 @@ from tracked_files import ROOT, tracked_files
 TABLES, EQUIVALENT = pathlib.Path("tests", "mutants"), "equivalent.toml"
 RULES = {".cpp": "cpp.rules", ".py": "python.rules", ".sh": "shell.rules"}
 # Where the mutants lie. Without a card no test runs the device's half of kernels, harness/device, host and micro.
-FOLDERS = re.compile(r"(harness/(?!micro/|device/)|references/|kernels/host_twin/|scripts/)")
+FOLDERS = re.compile(r"(harness/(?!micro/|device/|host/cuda_program_tune)|references/|kernels/host_twin/|scripts/)")
 WANTED, WANTED_OF_A_ROOM, LARGE_ROOM = 0.90, 0.85, 10
 
 
