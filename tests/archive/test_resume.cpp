@@ -209,6 +209,9 @@ TEST_CASE("every option that a resumed run is given must be that of the interrup
   given.command = "run";
   const RunSettings resumed = resumed_settings(given, resumption);
   CHECK((resumed.confidence == 0.95 && resumed.prompt_seed == kPromptSeed));
+  given.engines = {run.engine.string()};
+  write_file(run.engine, "another version");
+  CHECK_THAT(error_line([&] { resumed_settings(given, resumption); }), ContainsText("sha256 of"));
 }
 
 TEST_CASE("the interrupted report is kept beside the one that replaces it") {
