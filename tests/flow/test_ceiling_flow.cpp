@@ -177,12 +177,6 @@ TEST_CASE("a card too small for the ceiling's copy has none and says why") {
   enough.services.free_bytes = [] { return int64_t{7000}; };
   CHECK(enough.run().ceiling.samples.size() == 3);
   CHECK(case_memory(enough.job, enough.services, enough.services.config("")).taken() == 7000);
-  // One engine at a time: the ceiling alone is the largest.
-  bench.job.one_at_a_time = true;
-  CHECK(case_memory(bench.job, bench.services, bench.services.config("")).with_ceiling == 5000);
-  bench.job.no_ceiling = "no GPU";
-  const CaseMemory without = case_memory(bench.job, bench.services, bench.services.config(""));
-  CHECK(without.with_ceiling == without.needed);
 }
 
 TEST_CASE(
