@@ -98,14 +98,9 @@ TEST_CASE(
   live.references.clear();
   live.scripts["eager"].runner_up = live.scripts["eager-head-fp32"].runner_up = 0.05f;
   live.job.ids.clear();
-  int judges_runs = 0;
-  const auto make = live.services.make_engine;
-  live.services.make_engine = [&](const EngineRequest& request, const ModelWeights& weights) {
-    judges_runs += request.name == "eager-head-fp32";
-    return make(request, weights);
-  };
   CaseReport first = live.run();
-  CHECK(judges_runs == 1);  // the run that made the reference judges the baseline, too
+  CHECK(live.made["eager-head-fp32"] ==
+        1);  // the run that made the reference judges the baseline, too
   CHECK(engine_of(first, "kernel").verdict == Verdict::kPassLive);
   CHECK_FALSE(
       parity_memo(first).has_value());  // the truth of a user's model scores its timed tokens
@@ -116,7 +111,7 @@ TEST_CASE(
   REQUIRE(live.job.judged.has_value());
   CHECK(live.job.judged->references.is_live());
   const CaseReport second = live.run();
-  CHECK(judges_runs == 1);
+  CHECK(live.made["eager-head-fp32"] == 1);
   for (const char* name : {"eager", "kernel"}) {
     const EngineReport& e = engine_of(second, name);
     CHECK(e.verdict == Verdict::kPassLive);
@@ -132,28 +127,15 @@ TEST_CASE(
 TEST_CASE("with one engine open at a time, each turn opens its engine and closes it") {
   Bench bench;
   bench.job.one_at_a_time = true;
-  int open = 0, most = 0, opened = 0;
-  struct Counted final : ScriptedEngine {
-    Counted(const Script& script, int& count) : ScriptedEngine(script), open(count) {}
-    ~Counted() override { --open; }
-    int& open;
-  };
-  bench.services.make_engine = [&](const EngineRequest& request, const ModelWeights&) {
-    Script script = bench.scripts[request.name];
-    script.name = request.name;
-    if (request.name == "eager" || request.name == "kernel") ++opened;
-    most = std::max(most, ++open);
-    return std::make_unique<Counted>(script, open);
-  };
   const CaseReport c = bench.run();
   CHECK(c.resident == "one");
   for (const char* name : {"eager", "kernel"}) {
     CHECK(engine_of(c, name).verdict == Verdict::kPass);
     CHECK(engine_of(c, name).samples.size() == 3);
   }
-  CHECK(opened == 2 + 2 * 3);  // each is judged once and timed in three blocks
-  CHECK(most == 2);            // the judge and its run with an fp32 head
-  CHECK(open == 0);
+  for (const char* name : {"eager", "kernel"}) CHECK(bench.made[name] == 1 + 3);  // judged, timed
+  CHECK(bench.most_open == 2);  // the judge and its run with an fp32 head
+  CHECK(bench.open == 0);
   CHECK(c.bytes_needed == 3000);  // these two and the truth; with the kernel beside them 4000
 
   Bench live;  // the truth scores the timed ids once the engines are closed

@@ -239,28 +239,16 @@ TEST_CASE("engines that do not fit at a time are opened one at a time, with or w
 TEST_CASE("one engine at a time: the ceiling too is opened for each of its turns") {
   CeilingBench bench;
   bench.job.one_at_a_time = true;
-  int opened = 0;
-  const auto make = bench.services.make_engine;
-  bench.services.make_engine = [&](const EngineRequest& request, const ModelWeights& weights) {
-    opened += request.name == kCeilingName;
-    return make(request, weights);
-  };
   CHECK(bench.run().ceiling.samples.size() == 3);
-  CHECK(opened == 3);
+  CHECK(bench.made[kCeilingName] == 3);
 }
 
 TEST_CASE("the ceiling is opened anew in each process, and its samples say in which") {
   CeilingBench bench;
   bench.job.processes = 3;
   bench.job.blocks = bench.job.max_blocks = 7;
-  int opened = 0;
-  const auto make = bench.services.make_engine;
-  bench.services.make_engine = [&](const EngineRequest& request, const ModelWeights& weights) {
-    opened += request.name == kCeilingName;
-    return make(request, weights);
-  };
   const CaseReport c = bench.run();
-  CHECK(opened == 3);
+  CHECK(bench.made[kCeilingName] == 3);
   const std::vector<Sample>& kernel = engine_of(c, "kernel").samples;
   REQUIRE(c.ceiling.samples.size() == 7);
   REQUIRE(kernel.size() == 7);
