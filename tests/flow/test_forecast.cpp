@@ -216,53 +216,6 @@ TEST_CASE("a short run is not measured, nor is an engine that fails or comes fro
   CHECK(forecaster.forecast(bench.job).unknown == std::vector<std::string>{"kernel", "mine.so"});
 }
 
-TEST_CASE("a folder has the references of Qwen3-0.6B where it has that shape, not by its name") {
-  Bench bench;
-  std::vector<std::string> asked;
-  bench.services.references = [&](const std::string& name) {
-    asked.push_back(name);
-    return std::vector<GreedyReference>();
-  };
-  const auto references_of = [&](const std::string& model, const ModelShape& shape) {
-    asked.clear();
-    bench.job.model = named(model);
-    planned_shapes(bench.job, bench.services, shape);
-    return asked.at(0);
-  };
-  CHECK(references_of("models/Qwen3-0.6B", kQwen3_0_6B) == "qwen3-0.6b");
-  CHECK(references_of("models/Qwen3-0.6B", kTiny).empty());
-  CHECK(references_of("models/qwen3-0.6b/", kTiny).empty());
-  CHECK(references_of("models/tiny", kTiny).empty());
-  CHECK(references_of("models/mine", kTiny) == "mine");
-  CHECK(references_of("tiny", kTiny) == "tiny");
-  bench.job.reference_dir = "mine";
-  CHECK(references_of("models/Qwen3-0.6B", kTiny) == "Qwen3-0.6B");
-}
-
-TEST_CASE("a missing reference names a command that makes it for this model") {
-  Bench bench;
-  bench.references.clear();
-  const auto advice = [&](const std::string& model, const std::string& folder) {
-    bench.job.model = named(model);
-    bench.job.reference_dir = folder;
-    bench.job.require_reference = true;
-    try {
-      find_case_references(bench.job, bench.services, bench.services.load("", 0));
-    } catch (const Error& error) {
-      return std::string(error.what());
-    }
-    return std::string();
-  };
-  CHECK(holds(advice("models/mine", ""), "capture_reference.py models/mine --prompt "));
-  CHECK(holds(advice("models/mine", "refs"),
-              "capture_reference.py models/mine --out refs/mine/reference.json --prompt "));
-  const std::string ours = advice("synthetic", "refs");
-  CHECK(holds(ours,
-              "capture_reference.py synthetic:short --out "
-              "refs/synthetic/reference-short.json"));
-  CHECK_FALSE(holds(ours, "--prompt"));
-}
-
 TEST_CASE(
     "stated memory is that of the engines, the processes and the runs that are open together") {
   struct Row {
