@@ -26,13 +26,13 @@ namespace mkbench {
 inline constexpr char kReportSchemaId[] = "mkbench.report";
 inline constexpr int kReportSchemaMajor = 1, kReportSchemaMinor = 8;  // new fields: minor + 1
 
-// Ablations of an engine: what remains of its time when a term is left out. Diagnostics.
+// Ablations of an engine, for diagnosis: its time without waits, and its time without loads.
 struct ProfileReport {
   std::vector<double> no_waits_runs_us, no_loads_runs_us;  // us a token
   // Written by aggregate().
   Number full_us, no_waits_us, no_loads_us;
   Number no_waits_fraction;  // the ceiling's time over no_waits_us
-  std::string binds;         // "memory", "chain", "both"; empty if unknown
+  std::string binds;         // "memory", "chain" (the waits) or "both"; empty if unknown
 };
 
 constexpr std::string_view struct_name(Tag<ProfileReport>) { return "profile"; }
@@ -59,7 +59,7 @@ struct ProcessFacts {
   double start_ms = 0;        // from its start until its first message was read
   double open_ms = 0;         // to open the engine, weights included
   double crossing_us = 0;     // what an empty call costs, median
-  double crossing_sd_us = 0;  // standard deviation of crossing_us, by the middle 80 % of calls
+  double crossing_sd_us = 0;  // standard deviation of crossing_us, from the middle 80 % of calls
 };
 
 constexpr std::string_view struct_name(Tag<ProcessFacts>) { return "process"; }
@@ -192,11 +192,11 @@ void describe_fields(V& v, Tag<EngineReport>) {
 
 // The engine of role `ceiling`: it reads what a step must read and does nothing else, in the same
 // blocks as the other engines. It is neither judged nor compared.
-struct CeilingReport : EngineFacts {  // settings: the pattern that it has found
+struct CeilingReport : EngineFacts {  // settings: the fastest of the read patterns that it tried
   std::string reason;                 // why there is no ceiling, or why it ended early; else empty
   std::optional<Summary> ms_per_tok;  // written by aggregate(), like gb_per_s
   Number gb_per_s;
-  std::vector<Sample> samples;  // `tokens` counts all passes of a sample
+  std::vector<Sample> samples;  // one is several passes over the steps; `tokens` counts all
 };
 
 constexpr std::string_view struct_name(Tag<CeilingReport>) { return "ceiling"; }
@@ -376,7 +376,7 @@ void describe_fields(V& v, Tag<Report>) {
 }
 
 nlohmann::json to_json(const Report& report);
-// `seal` of report.json: the first 16 digits of the sha256 over each part's values, by its path.
+// `seal` of report.json: maps each part's path to 16 digits of the sha256 over the part's values.
 // Parts: top-level members, cases without their engines, engines without their samples, samples.
 nlohmann::json seal_of(const nlohmann::json& report);
 // Reads a report from JSON, or from a file, whose JSON goes to `as_written`. A field that an older
@@ -391,8 +391,8 @@ nlohmann::json report_schema();
 // How Markdown is printed.
 struct RenderStyle {
   bool utf8 = true;  // marks for match; else words
-  // Parity tables of passing engines. true: whole tables, also of baselines; false: of candidates
-  // alone, with the first rows and some that are not exact. A failing engine's table is whole.
+  // For engines that pass. true: whole parity tables, also of baselines; false: of candidates only,
+  // with a few exact rows and a few others. A failing engine's table is always whole.
   bool whole_tables = false;
   bool tells_fallback = true;  // print why the run fell back to the CPU; false if already printed
 };

@@ -33,7 +33,7 @@ PlantedFault fault_of(const FaultLane& lane) {
               "fault table: no planted fault is called '" + std::string(lane.plant) + "'");
 }
 
-// Most ids that a repeated prompt of a lane may have, so that a lane takes about a second.
+// Longest prompt, in ids, that a lane repeats, so that a lane takes about a second.
 constexpr size_t kLongestRepeated = 24;
 // Number of cache lengths that a lane's sweep walks, and the longest that it jumps to.
 struct Swept {

@@ -10,7 +10,7 @@ namespace mkbench {
 namespace {
 
 constexpr double kConfidence = 0.95;
-// Largest upper end of a ratio's interval, divided by its lower end; a wider one proves nothing.
+// Largest quotient of an interval's upper and lower ends; a wider interval proves nothing.
 constexpr double kWidest = 1.5;
 // Shares of the time to first token: at most kMostDeferred for a prefill() that postpones its work,
 // at least kLeastSound for one that does it.
@@ -82,8 +82,8 @@ std::vector<TimingFault> make_faults() {
   // The engine's own threads can keep it from answering in time.
   const Ends kPassesLate = {{V::kPass, ""}, {V::kIntegrity, "clocks disagree"}};
   const Ends kState = {{V::kIntegrity, "state receipt"}};
-  // After many late ids `tiny` emits the same text as after another late id, and so does an engine
-  // with a small fault; only its K and V differ.
+  // For many late ids `tiny` emits the same text, and an engine with a small fault may emit it too;
+  // then only K and V show the fault.
   const Ends kTokenOrState = {{V::kFailToken, "late id"}, {V::kIntegrity, "state receipt"}};
   const Ends kLeavesWork = {{V::kIntegrity, "left work on its device"}};
   std::vector<TimingFault> table;

@@ -322,7 +322,7 @@ struct Saved {
   static void fields(auto& v) { list_fields(v, "snapshot", &Saved::snapshot); }
 };
 
-// The arena holds `floats` numbers; absent if the engine does not show that state.
+// `floats`: how many numbers the arena holds; absent if the engine does not show that state.
 struct Floats {
   static constexpr char kType[] = "floats";
   std::optional<int> floats;
