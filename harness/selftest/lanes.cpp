@@ -204,7 +204,7 @@ Ratchet LaneRunner::sound_ratios(const FaultLane& lane, const Case& c) {
     const CheckResult* result = find_check(report, check);
     if (result != nullptr && result->value) return *result->value;
     throw Error(ErrorKind::kRuntime,
-                fmt::format("selftest: no {} of the engine without a fault, lane {}",
+                fmt::format("selftest: the engine without a fault has no {} in lane {}",
                             check_name(check), key));
   };
   return sound_[key] = {.rms = value(Check::kRms),

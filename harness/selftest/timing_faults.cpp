@@ -24,8 +24,9 @@ std::string ends_of(const Interval& i) { return fmt::format("{:.4g} to {:.4g} ms
 std::string beside_surprise(const TimingOutcome& found, const TimingOutcome& to) {
   if (!found.interval || !to.interval) return "times: no interval of the sound engine";
   if (found.interval->low <= to.interval->high * (1 + SpeedMargin{}.value())) return "";
-  return fmt::format("times: {} a token beside the library, {} alone: wanted no slower",
-                     ends_of(*found.interval), ends_of(*to.interval));
+  return fmt::format(
+      "times: the sound engine took {} a token beside the library, {} alone: wanted no slower",
+      ends_of(*found.interval), ends_of(*to.interval));
 }
 
 std::string uneven_surprise(const TimingOutcome& found, const TimingOutcome& to) {
@@ -33,7 +34,7 @@ std::string uneven_surprise(const TimingOutcome& found, const TimingOutcome& to)
   const double more = kUnevenMs / kUnevenTokens / kUnevenEvery;
   const Interval wanted{to.interval->low + more, to.interval->high + more};
   if (found.interval->high < wanted.low || found.interval->low > wanted.high) {
-    return fmt::format("times: the interval {} does not reach the mean of {}",
+    return fmt::format("times: the interval {} does not overlap the wanted one, {}",
                        ends_of(*found.interval), ends_of(wanted));
   }
   const int least = found.samples / kUnevenEvery;
