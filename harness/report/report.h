@@ -396,7 +396,7 @@ nlohmann::json report_schema();
 
 // How Markdown is printed.
 struct RenderStyle {
-  bool utf8 = true;  // marks for match; else words
+  bool utf8 = true;  // true: symbols mark matching tokens; false: words do
   // For engines that pass. true: whole parity tables, also of baselines; false: of candidates only,
   // with a few exact rows and a few others. A failing engine's table is always whole.
   bool whole_tables = false;

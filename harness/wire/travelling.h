@@ -127,7 +127,7 @@ struct RingObstacle {
   }
 };
 
-// One setting of ring and its time. Each sweep varies other numbers of the setting.
+// One setting of ring and its time. Sweeps differ in which numbers of the setting they vary.
 struct TunedTime {
   int in_flight = 0, gap = 0, split_from = 0;
   double us = 0;  // per token
