@@ -131,7 +131,7 @@ class FolderInspector {
            "config.json:tie_word_embeddings");
   }
 
-  // Checks sizes, and hashes if values are read. An unlisted config.json may be the user's own.
+  // Checks sizes, and hashes if values are read. An unlisted config.json (the user's own) passes.
   void check_manifest() {
     const fs::path path = folder_ / "manifest.json";
     std::optional<Manifest> manifest;
