@@ -103,7 +103,7 @@ typedef struct mkbench_tensor {
  * mkbench and are read only: a change to one ends in the verdict INTEGRITY. */
 typedef struct mkbench_open {
   const mkbench_model* model;
-  const mkbench_tensor* tensors; /* tensor_count of them; lm_head.weight also where it is tied */
+  const mkbench_tensor* tensors; /* tensor_count tensors, lm_head.weight even if it is tied */
   uint32_t tensor_count;
   int32_t device;      /* MKBENCH_DEVICE_CPU or MKBENCH_DEVICE_CUDA: one that the engine offers */
   int32_t gpu;         /* CUDA ordinal, current on this thread; -1 on a CPU */
