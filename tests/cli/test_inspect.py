@@ -144,7 +144,7 @@ class Planted(InspectTest):
         done = self.mkbench("inspect", str(checkpoint.write(self.folder / "some")))
         self.assertEqual((done.returncode, done.stderr), (2, ""))
         for text in ("| unsupported | hidden_act ", "query_norm", "and 44 more of: tensor missing",
-                     "**not runnable: 57 fatal, 1 unsupported, 0 to rebuild for; because ", "(exit code 2)**"):
+                     "**not runnable: 57 fatal, 1 unsupported, 0 that need a rebuild; because ", "(exit code 2)**"):
             self.assertIn(text.removesuffix("**"), done.stdout)
 
 
