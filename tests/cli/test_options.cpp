@@ -269,7 +269,7 @@ TEST_CASE("usage errors name the flag, and the nearest known one") {
       {{"-x"}, "-x", "unknown"},
       {{"--compare", "eager,compilde"}, "compilde", ""},
       {{"--compare", "eagr"}, "eagr", "eager"},
-      {{"--compare", "none,eager"}, "none", "alone"},
+      {{"--compare", "none,eager"}, "none", "excludes other names"},
       {{"--compare", "./other.so"}, "other.so", "unknown"},
       {{"--engine", "hosttwin"}, "hosttwin", "host-twin"},
       {{"--parity", "all"}, "all", "prompt"},
