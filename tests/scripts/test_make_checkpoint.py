@@ -59,30 +59,23 @@ class NoCard(unittest.TestCase):
     """Where torch sees no card, the CPU is taken only where that was asked for or said."""
 
     def test_the_device(self):
-        import torch_device
+        import make_checkpoint
 
-        using, why = "Using device: ", "no GPU can be used: no card"
-        for asked, problem, wanted in (("cpu", "no card", ("cpu", f"{using}cpu\n", "")),
+        using, no_card = "Using device: ", "--device cuda: no card"
+        for asked, problem, wanted in (("cpu", no_card, ("cpu", f"{using}cpu\n", "")),
                                        ("auto", "", ("cuda", f"{using}cuda\n", "")),
-                                       ("auto", "no card", ("cpu", f"{using}cpu (--device auto; {why})\n", "")),
+                                       ("auto", no_card, ("cpu", f"{using}cpu ({no_card})\n", "")),
                                        ("cuda", "", ("cuda", f"{using}cuda\n", "")),
-                                       ("cuda", "no card", (6, "", f"--device cuda: {why}\n"))):
-            with self.subTest(asked, problem=problem), mock.patch.object(torch_device, "card_problem", lambda: problem), \
-                    contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
-                try:
-                    found = torch_device.choose(asked)
-                except SystemExit as end:
-                    found = end.code
-                self.assertEqual((found, out.getvalue(), err.getvalue()), wanted)
-        for version, init, available, ok, wanted in (
-                (None, None, True, True, "^Torch not compiled"), ("13", OSError("x\ny"), True, True, "x y"),
-                ("13", None, False, True, "is_available.. is False"), ("13", None, True, True, "^$"),
-                ("13", None, True, False, "its sum is 1, wanted 2")):
-            cuda = mock.Mock(init=mock.Mock(side_effect=init), is_available=lambda: available)  # noqa: B023
-            torch = mock.Mock(__version__="2", version=mock.Mock(cuda=version), cuda=cuda)
-            with mock.patch.object(torch_device, "torch", torch), \
-                    mock.patch.object(torch_device, "check_matmul", lambda *_: {"ok": ok, "got": 1, "wanted": 2}):
-                self.assertRegex(torch_device.card_problem(), wanted)
+                                       ("cuda", no_card, (6, "", f"{no_card}\n"))):
+            for error in (make_checkpoint.hf.BadInput, RuntimeError):
+                use = mock.Mock(side_effect=error(problem.replace(" ", "\n")) if problem else None)
+                with self.subTest(asked, problem=problem), mock.patch.object(make_checkpoint.hf, "use_device", use), \
+                        contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
+                    try:
+                        found = make_checkpoint.device_of(asked)
+                    except SystemExit as end:
+                        found = end.code
+                    self.assertEqual((found, out.getvalue(), err.getvalue()), wanted)
 
 
 if __name__ == "__main__":
