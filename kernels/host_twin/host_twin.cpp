@@ -79,8 +79,8 @@ BlockTask decode_kernel(Qwen3& qwen3, Block& b, Exchange& exchange) {
   if (launch.timeline != nullptr) launch.timeline->end(b.index);
 }
 
-// The number of the arrival that a stalled block does not make: after attention in the last layer
-// of the launch's first step.
+// Which of its arrivals a stalled block does not make, counted from 1: the one after attention in
+// the last layer of the launch's first step.
 int stalled_arrival(int layers) {
   return kExchangesPerLayer * (layers - 1) + static_cast<int>(Phase::kAttention);
 }
@@ -357,7 +357,7 @@ class HostTwin final : public Engine {
     keep_times(begin, step_ends);
   }
 
-  // Plants the hang that the options ask for in the exchange of the next launch.
+  // Plants stall_block and faults of the exchange, where the options set them, for the next launch.
   void plant_hang() {
     using Disturbance = Exchange::Disturbance;
     const int nth = stalled_arrival(model_.shape().layers), block = options_.blocks / 2;
@@ -398,7 +398,7 @@ class HostTwin final : public Engine {
 
   int position_ = 0;
   int32_t pending_ = -1;
-  bool stepped_ = false;  // shared_.hidden holds the last step of this sequence
+  bool stepped_ = false;  // shared_.hidden has the hidden states of this sequence's last step
   bool faulted_ = false;
   int64_t launches_ = 0;
   std::vector<int32_t> tokens_;

@@ -34,7 +34,7 @@ struct Attention {
   // Accumulators of exponentials x V: elements [0..1] are head 0, [2..3] head 1; even values of
   // Lane::row are products of the high plane, odd ones of the low plane.
   float o[kSplit ? 4 : 2][4];
-  float sum;  // sum of this warp's exponentials for head row % 2 of value_pair()
+  float sum;  // this warp's exponentials summed, for head (Lane::row % 2) of value_pair()
 
   __device__ __forceinline__ Attention(Consumer<L, kAblation>& consumer, int layer)
       : c(consumer),
