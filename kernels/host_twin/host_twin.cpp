@@ -214,9 +214,9 @@ class HostTwin final : public Engine {
   void restore(const Snapshot& s) override {
     require_sound();
     if (s.position < 0 || s.position > position_) {
-      throw Error(ErrorKind::kBadInput, "host-twin: restore: snapshot at position " +
-                                            std::to_string(s.position) + ", sequence at " +
-                                            std::to_string(position_));
+      throw Error(ErrorKind::kBadInput,
+                  "host-twin: restore: the snapshot's position is " + std::to_string(s.position) +
+                      ", wanted 0 to the sequence's " + std::to_string(position_));
     }
     if (kv_->checksum(s.position) != s.kv_checksum) {
       throw Error(ErrorKind::kIntegrity, "host-twin: restore: KV rows below position " +

@@ -249,7 +249,8 @@ TEST_CASE("restore refuses a prefix that is not the snapshot's", "[host_twin]") 
   e->prefill(random_ids(33, 4));
   const Snapshot s = e->save();
   e->reset();
-  require_bad_input([&] { e->restore(s); }, "snapshot at position 32, sequence at 0");
+  require_bad_input([&] { e->restore(s); },
+                    "snapshot's position is 32, wanted 0 to the sequence's 0");
   std::vector<int32_t> ids = random_ids(33, 4);
   ids[31] = (ids[31] + 1) % kOdd.vocab;  // only the last row differs
   e->prefill(ids);
