@@ -110,7 +110,7 @@ class LaunchEngine : public Engine {
   // `status` is complete; otherwise it still runs, and the caller is not the engine's thread.
   virtual std::optional<Standstill> find_standstill(const KernelStatus& status,
                                                     bool ended) const = 0;
-  // Called when an error of a launch has been collected, before the next launch.
+  // Clears what find_standstill() has read; called once a launch's fault has been collected.
   virtual void forget_standstill() {}
   // PlantedFault::kWordsReset: zeroes words of the exchange during a launch, on stream side().get().
   virtual void reset_words() {}

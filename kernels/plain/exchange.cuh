@@ -72,7 +72,7 @@ struct GridExchange {
   }
 
   // All threads of the block call this when they leave the launch early. A failed wait is recorded
-  // here, because the next phase's weights occupy the registers during it (CUDA 12.8 would spill).
+  // here: during the wait the next phase's weights occupy the registers (CUDA 12.8 would spill).
   template <typename S>
   __device__ __forceinline__ void block_leave(const Shared<S>& s, int position) const {
     if (threadIdx.x != 0 || s.wait_ok != 0 || blockIdx.x >= kMostRecords) return;
