@@ -28,8 +28,8 @@ struct BlockClock {
   double ns_per_cycle = 0;
 };
 
-// The lines of all blocks, and the readings' deviations from them: common to all blocks (the
-// clocks' frequency changed), or of a single block, as happens to multiprocessors at full load.
+// The lines of all blocks, and the readings' deviations from them. A deviation is common to all
+// blocks (the clocks' frequency changed) or a single block's (seen at full load).
 class LaunchClocks {
  public:
   // `anchors`: (blocks, readings). Throws Error(kRuntime), its message prefixed with `who`, if a block has not read

@@ -7,7 +7,7 @@ namespace mkbench {
 namespace {
 
 constexpr size_t kMostBytes = size_t{512} << 20;
-// ring's loader writes most: two events for every wait for a free slot, in a layer or the LM head.
+// Room for the events of a track. ring's loader writes the most: two for each wait for a free slot.
 constexpr size_t kEventsPerLayer = 80, kEventsPerStep = 512, kEventsPerLaunch = 16;
 
 }  // namespace

@@ -127,7 +127,7 @@ class ShardOpener {
       const bool is_nowhere = found == checkpoint_.tensors.end();
       if (!is_nowhere && found->second.file->path() == (folder_ / shard).string()) continue;
       const std::string place = is_nowhere ? "" : shard_name(found->second);
-      fatal("weight_map." + in_quotes(tensor), is_nowhere ? "in this shard" : place,
+      fatal("weight_map." + in_quotes(tensor), is_nowhere ? "a shard that has it" : place,
             in_quotes(shard),
             in_quotes(tensor) + " is not in shard " + in_quotes(shard) +
                 (is_nowhere ? "" : " but in " + place));

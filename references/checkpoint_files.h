@@ -31,8 +31,8 @@ struct Checkpoint {
   bool opened = true;                     // false: no name of a tensor could be read
 };
 
-// Opens the folder's files. Throws as `findings` does; if findings are collected, a file that
-// cannot be read becomes a finding and the other files are opened.
+// Opens the folder's files. Throws as ModelFindings::add() does; if findings are collected, a file
+// that cannot be read becomes a finding and the other files are opened.
 Checkpoint open_checkpoint(const std::filesystem::path& folder, ModelFindings& findings);
 
 // Calls `use` and returns true. If findings are collected, an Error(kBadInput) becomes a fatal

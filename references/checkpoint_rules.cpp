@@ -97,7 +97,7 @@ std::string names_text(const NameDifferences& d, const std::vector<NamedTensor>&
                     list_names(d.unknown, d.missing.empty() ? expected : d.missing, "expected"));
   }
   if (d.head_is_missing)
-    what += "; tie_word_embeddings is false, so " + table.front().name + " is not the head too";
+    what += "; tie_word_embeddings is false, so " + table.front().name + " is not used as the head";
   return what;
 }
 

@@ -25,7 +25,7 @@ void check_names(const Checkpoint& checkpoint, const std::vector<NamedTensor>& t
                  const std::function<bool(const std::string&)>& is_left_out,
                  ModelFindings& findings);
 
-// Tensors of a part that nothing here computes with.
+// A part of a model that mkbench does not run, and what a checkpoint holds of it.
 struct HeldPart {
   const UncoveredPart* part = nullptr;
   size_t tensors = 0;
@@ -33,7 +33,7 @@ struct HeldPart {
 
   std::string text() const;  // "code predictor: 57 tensors, 12345 bytes"
 };
-// The parts of `kind` that a checkpoint holds.
+// The parts of `kind.uncovered` of which the checkpoint has at least one tensor.
 std::vector<HeldPart> uncovered_parts(const ModelKind& kind, const Checkpoint& checkpoint);
 
 // Requires BF16 and the rows and columns of `t` (0: any number). Returns false after a finding.

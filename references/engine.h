@@ -54,7 +54,7 @@ struct EngineCapabilities {
 struct DecodeTimes {
   double host_ms = 0;                // steady_clock around the whole call, synchronised
   double event_ms = 0;               // CUDA events around the launch(es)
-  double device_ms = 0;              // %globaltimer, first to last token, in the kernel
+  double device_ms = 0;              // %globaltimer in the kernel, first step's start to the end
   double sm_ghz = 0;                 // mean SM clock seen by the kernel
   std::vector<double> per_token_ms;  // device time of each token, if the engine measures it
 };

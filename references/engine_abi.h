@@ -57,7 +57,7 @@ enum {
 /* What the engine claims about its arithmetic: the limits of its logits depend on it. */
 enum {
   MKBENCH_PRECISION_BF16 = 0,            /* rounds as PyTorch does with bf16 */
-  MKBENCH_PRECISION_FP32_ACCUMULATE = 1, /* rounds only KV rows, RoPE table, one operand */
+  MKBENCH_PRECISION_FP32_ACCUMULATE = 1, /* rounds KV rows, RoPE table, one operand a product */
   MKBENCH_PRECISION_LOSSY = 2            /* quantised; is never ranked beside the others */
 };
 
@@ -103,7 +103,7 @@ typedef struct mkbench_tensor {
  * mkbench and are read only: a change to one ends in the verdict INTEGRITY. */
 typedef struct mkbench_open {
   const mkbench_model* model;
-  const mkbench_tensor* tensors; /* tensor_count of them; lm_head.weight also where it is tied */
+  const mkbench_tensor* tensors; /* tensor_count tensors, lm_head.weight even if it is tied */
   uint32_t tensor_count;
   int32_t device;      /* MKBENCH_DEVICE_CPU or MKBENCH_DEVICE_CUDA: one that the engine offers */
   int32_t gpu;         /* CUDA ordinal, current on this thread; -1 on a CPU */
@@ -189,20 +189,20 @@ typedef struct mkbench_engine_abi {
   int32_t (*rewind)(mkbench_engine* engine, int32_t position);
 
   /* save() fills *snapshot, which is all zero beforehand. restore() goes back to a snapshot of this
-   * sequence: rows below its position stay, and its pending id, which mkbench may have replaced,
-   * becomes pending. restore() returns MKBENCH_CHANGED if the checksum of these rows has changed.
-   * An engine offers both functions or neither. */
+   * sequence: rows below its position stay, and snapshot->pending becomes pending (mkbench may have
+   * changed that field since save()). restore() returns MKBENCH_CHANGED if the checksum of these
+   * rows has changed. An engine offers both functions or neither. */
   int32_t (*save)(mkbench_engine* engine, mkbench_snapshot* snapshot);
   int32_t (*restore)(mkbench_engine* engine, const mkbench_snapshot* snapshot);
 
-  /* From now on decode() fills `spans`, memory of the device with room for `room` spans, with the
-   * spans of the last decode(), in any order, gaps allowed. NULL switches this off, as before the
-   * first call. mkbench fills `spans` with bytes 0xff beforehand: one whose block is still -1 is
-   * not written. Spans are never asked for when the clock runs. phase_name() may return NULL; else
-   * the name may say more than the phase, "[ROLE/]PHASE[: KIND]": which part of a block works
-   * ("block" unless said), and what it does, one of body (unless said), exchange (it waits for
-   * other blocks), weights (for weights or KV rows), hand-off (for another part of its block) and
-   * room (for room to load ahead). Examples: "loader/qkv: room", "attention: exchange". */
+  /* From now on each decode() fills `spans`, memory of the device with room for `room` spans, with
+   * its own spans, in any order, gaps allowed. NULL switches this off, as before the first call.
+   * mkbench fills `spans` with bytes 0xff beforehand: a span whose block stays -1 is not written.
+   * Spans are never asked for when the clock runs. phase_name() returns NULL or a name of the form
+   * "[ROLE/]PHASE[: KIND]". ROLE is the part of a block that works (default: block). KIND is body
+   * (the default: it works) or says what it waits for: exchange (other blocks), weights (weights or
+   * KV rows), hand-off (another part of its block), room (room to load ahead).
+   * Examples: "loader/qkv: room", "attention: exchange". */
   int32_t (*set_timeline)(mkbench_engine* engine, mkbench_span* spans, int32_t room);
   const char* (*phase_name)(int32_t phase);
 

@@ -41,7 +41,7 @@ inline constexpr char kPlainWithFaults[] = "plain-faults";
 
 struct EngineMaker {
   std::string_view name;  // name of the registry's row
-  // Throws Error: kUnsupportedDevice, or kBadInput for a model that the engine has no code for.
+  // Throws Error, e.g. kUnsupportedDevice, or kBadInput for a model that the engine cannot run.
   std::unique_ptr<Engine> (*make)(const ModelWeights& weights, const EngineRequest& request);
   // Bytes of memory that make() will take on the request's device.
   int64_t (*bytes)(const ModelConfig& config, const EngineRequest& request);

@@ -18,7 +18,7 @@ inline constexpr double kLargestD = 0.5;
 // How many of the truth's largest logits a step keeps.
 inline constexpr int kTopIds = 32;
 
-// One teacher-forced step. Ids and logits are empty in a token-only reference.
+// One teacher-forced step. A step of a token-only reference has `position` and `token` alone.
 struct ReferenceStep {
   int position = 0;              // KV rows before the step
   int32_t token = -1;            // the truth's greedy id, which is also the next input

@@ -13,7 +13,7 @@ namespace mkbench {
 namespace {
 
 // Ids are taken in groups: 2^kGroup signed sums of a group are made once, and each projection adds
-// one of them. Eight ids a group would not pay: 256 sums, and 512 projections that use them.
+// one of them. Groups of eight ids would not pay: 256 sums a group for only 512 projections.
 constexpr int kGroup = 4;
 
 // [groups][projections]: bit i is set where the sign of id kGroup * group + i is -1.

@@ -131,7 +131,7 @@ class FolderInspector {
            "config.json:tie_word_embeddings");
   }
 
-  // Checks sizes, and hashes if values are read. An unlisted config.json may be the user's own.
+  // Checks sizes, and hashes if values are read. An unlisted config.json (the user's own) passes.
   void check_manifest() {
     const fs::path path = folder_ / "manifest.json";
     std::optional<Manifest> manifest;
@@ -195,9 +195,9 @@ void judge(Inspection& inspection, const ModelShape& shape) {
     const auto first = std::find_if(all.begin(), all.end(),
                                     [&](const ModelFinding& f) { return f.severity == worst; });
     inspection.verdict = Runs::kNo;
-    inspection.verdict_text =
-        fmt::format("not runnable: {} fatal, {} unsupported, {} to rebuild for; because {}: {}",
-                    fatal, unsupported, rebuild, first->source, first->text);
+    inspection.verdict_text = fmt::format(
+        "not runnable: {} fatal, {} unsupported, {} that need a rebuild; because {}: {}", fatal,
+        unsupported, rebuild, first->source, first->text);
   } else if (rebuild > 0) {
     inspection.verdict = Runs::kAfterRebuild;
     inspection.verdict_text = fmt::format(

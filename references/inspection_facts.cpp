@@ -203,7 +203,7 @@ class ConfigFacts {
   ModelFindings& findings_;
   const json* decoder_ = &root_;
   bool is_inner_ = false;
-  std::string prefix_;  // with which a finding's source begins
+  std::string prefix_;  // of a finding's source: "config.json:" or "config.json:talker_config."
 };
 
 void add_vocabulary(const char* field, std::string_view name, const ConfigScan& scan,

@@ -20,7 +20,7 @@ void add_shape_facts(const ModelConfig& config, const std::string& source, Model
 // Adds the other facts of a config; `root` is the file's whole object.
 void add_config_facts(const nlohmann::json& root, const ConfigScan& scan, ModelFindings& findings);
 
-// Adds vocabularies of embedding and head, types, bytes, and parts that nothing here computes with.
+// Adds vocabularies of embedding and head, types, bytes, and parts that mkbench does not run.
 void add_tensor_facts(const ConfigScan& scan, const Checkpoint& checkpoint,
                       ModelFindings& findings);
 

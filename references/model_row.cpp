@@ -86,7 +86,8 @@ Rows make_rows() {
     const bool first = &shape == &kShapeTable[0];
     ModelRow row = analytic(rows, shape, synthetic_name(shape), "");
     row.help =
-        first ? "the analytic checkpoint of Qwen3-0.6B's shapes, made in memory; lag set by depth"
+        first ? "the analytic checkpoint of Qwen3-0.6B's shapes, made in memory; lag set chosen by "
+                "depth"
               : keep(rows, "the analytic checkpoint with the shapes of " + std::string(shape.name));
     rows.all.push_back(row);
     if (first) add_lagsets(rows, shape, synthetic_name(shape));

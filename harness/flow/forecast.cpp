@@ -121,7 +121,7 @@ void measure_judging(const Now& now, Engine& engine, const std::string& name,
   };
   const double one = judged(1);
   const double step = std::max(0.0, judged(kJudgedSteps) - one) / (kJudgedSteps - 1);
-  pace.prompt_s = std::max(0.0, one - step);
+  pace.prompt_s = std::max(0.0, one - step - 3 * prefills_s(pace, cut(reference, 1).prompts));
   pace.logits_s = std::max(pace.step_s, step - 2 * pace.step_s);
 }
 

@@ -26,13 +26,13 @@ namespace mkbench {
 inline constexpr char kReportSchemaId[] = "mkbench.report";
 inline constexpr int kReportSchemaMajor = 1, kReportSchemaMinor = 8;  // new fields: minor + 1
 
-// Ablations of an engine: what remains of its time when a term is left out. Diagnostics.
+// Ablations of an engine, for diagnosis: its time without waits, and its time without loads.
 struct ProfileReport {
   std::vector<double> no_waits_runs_us, no_loads_runs_us;  // us a token
   // Written by aggregate().
   Number full_us, no_waits_us, no_loads_us;
   Number no_waits_fraction;  // the ceiling's time over no_waits_us
-  std::string binds;         // "memory", "chain", "both"; empty if unknown
+  std::string binds;         // "memory", "chain" (the waits) or "both"; empty if unknown
 };
 
 constexpr std::string_view struct_name(Tag<ProfileReport>) { return "profile"; }
@@ -40,9 +40,13 @@ template <typename V>
 void describe_fields(V& v, Tag<ProfileReport>) {
   using P = ProfileReport;
   v.field("full_us", &P::full_us, "microseconds per token of the samples, median");
-  v.field("no_waits_us", &P::no_waits_us, "when no block waits for another, median");
-  v.field("no_loads_us", &P::no_loads_us, "when nothing is read from memory, median");
-  v.field("binds", &P::binds, "memory, chain, or both: whose time alone explains the full one");
+  v.field("no_waits_us", &P::no_waits_us,
+          "microseconds per token when no block waits for another, median");
+  v.field("no_loads_us", &P::no_loads_us,
+          "microseconds per token when nothing is read from memory, median");
+  v.field("binds", &P::binds,
+          "memory if the time without waits is about the full time, chain if that without loads "
+          "is; both if both or neither are");
   v.field("no_waits_fraction", &P::no_waits_fraction,
           "the ceiling's time over that of the run without waits");
   v.field("no_waits_runs_us", &P::no_waits_runs_us, "every run without waits, as taken");
@@ -59,7 +63,7 @@ struct ProcessFacts {
   double start_ms = 0;        // from its start until its first message was read
   double open_ms = 0;         // to open the engine, weights included
   double crossing_us = 0;     // what an empty call costs, median
-  double crossing_sd_us = 0;  // standard deviation of crossing_us, by the middle 80 % of calls
+  double crossing_sd_us = 0;  // standard deviation of crossing_us, from its percentiles 10 and 90
 };
 
 constexpr std::string_view struct_name(Tag<ProcessFacts>) { return "process"; }
@@ -73,7 +77,7 @@ void describe_fields(V& v, Tag<ProcessFacts>) {
   v.field("open_ms", &P::open_ms, "to open the engine, weights included");
   v.field("crossing_us", &P::crossing_us, "what an empty call costs, median");
   v.field("crossing_sd_us", &P::crossing_sd_us,
-          "standard deviation of crossing_us, by the middle 80 % of calls");
+          "standard deviation of crossing_us, from its percentiles 10 and 90");
 }
 
 // What an engine reports about itself once it is made.
@@ -161,7 +165,8 @@ void describe_fields(V& v, Tag<EngineReport>) {
   v.field("first_token_ms", &E::first_token_ms, "first token of a decode, median over samples");
   v.field("sm_ghz", &E::sm_ghz, "SM clock seen by the kernel, median over samples");
   v.field("clock_overhead", &E::clock_overhead,
-          "what its clocks differ by beside the decode; null for an engine with one clock");
+          "how much more time the host's clock shows than the engine's own; null for an engine "
+          "without its own");
   v.field("throttle_reasons", &E::throttle_reasons, "reported by the driver during the samples");
   v.field("card_reason", &E::card_reason, "why the card was not read; else empty");
   v.field("card", &E::card, "what the card did during the samples");
@@ -173,30 +178,30 @@ void describe_fields(V& v, Tag<EngineReport>) {
           "interval of share, computed like a speed-up's; null if there are too few blocks");
   v.field("share_note", &E::share_note,
           "'ceiling not found' where all of the interval lies above 1; else empty");
-  v.field("profile", &E::profile, "ablations, diagnostics beside the samples; null without them");
+  v.field("profile", &E::profile, "ablations, for diagnosis only; null if none were run");
   v.field("profile_reason", &E::profile_reason, "why profile is null; else empty");
   v.field("receipts_checked", &E::receipts_checked, "timed tokens compared with the reference");
   v.field("receipts_wrong", &E::receipts_wrong, "timed tokens that differ from the reference");
   v.field("launches", &E::launches, "kernel launches in all, as the engine counts them");
-  v.field(
-      "launch_trace", &E::launch_trace,
-      "what an untimed decode handed to the card, as the driver recorded it; null if not reached");
+  v.field("launch_trace", &E::launch_trace,
+          "what an untimed decode handed to the card, as the driver recorded it; null if it did "
+          "not run");
   v.field("timed_processes", &E::timed_processes,
-          "the processes that the samples were taken in, by their number in the samples");
+          "the processes that took the samples; process of a sample is an index into this list");
   v.field("warm_ups", &E::warm_ups,
           "how the engine was warmed up in each process; empty where --warmup counted runs");
-  v.field("samples", &E::samples, "every timed sample that stands, as taken");
+  v.field("samples", &E::samples, "every timed sample that was not dropped, as taken");
   v.field("dropped_samples", &E::dropped_samples,
           "samples of blocks that were dropped for the state of the card and run again");
 }
 
 // The engine of role `ceiling`: it reads what a step must read and does nothing else, in the same
 // blocks as the other engines. It is neither judged nor compared.
-struct CeilingReport : EngineFacts {  // settings: the pattern that it has found
+struct CeilingReport : EngineFacts {  // settings: the fastest of the read patterns that it tried
   std::string reason;                 // why there is no ceiling, or why it ended early; else empty
   std::optional<Summary> ms_per_tok;  // written by aggregate(), like gb_per_s
   Number gb_per_s;
-  std::vector<Sample> samples;  // `tokens` counts all passes of a sample
+  std::vector<Sample> samples;  // one is several passes over the steps; `tokens` counts all
 };
 
 constexpr std::string_view struct_name(Tag<CeilingReport>) { return "ceiling"; }
@@ -205,12 +210,13 @@ void describe_fields(V& v, Tag<CeilingReport>) {
   using C = CeilingReport;
   v.field("reason", &C::reason,
           "why there is no ceiling, or why it ended before the last block; else empty");
-  v.group("engine", "what read; settings: the pattern that it has found",
+  v.group("engine",
+          "the engine that read; settings: the fastest of the read patterns that it tried",
           [](auto& g) { describe_fields(g, Tag<EngineFacts>()); });
   v.field("ms_per_tok", &C::ms_per_tok, "milliseconds a step over blocks; null without a ceiling");
   v.field("gb_per_s", &C::gb_per_s, "bytes of all steps over their time, 1e9 bytes a second");
   v.field("samples", &C::samples,
-          "every sample; tokens counts the steps of all its passes over the case's steps");
+          "every sample; each is several passes over the case's steps, and tokens counts them all");
 }
 
 inline constexpr char kCeilingNotFound[] = "ceiling not found";
@@ -239,13 +245,13 @@ void describe_fields(V& v, Tag<ComparisonReport>) {
   v.field("speedup", &C::speedup,
           "time of the baseline over that of the candidate: exp of the mean log ratio of paired "
           "blocks, in each process and then over processes");
-  v.field(
-      "ci", &C::ci,
-      "t interval on the log ratios of processes; with one process of its blocks, null below 8");
+  v.field("ci", &C::ci,
+          "t interval on the log ratios: over processes, or over the blocks of the only process; "
+          "null if that one has fewer than 8 blocks");
   v.field("bca_ci", &C::bca_ci, "BCa bootstrap interval of the same log ratios");
   v.field("confidence", &C::confidence, "confidence level of both intervals");
   v.field("design", &C::design, "how blocks were ordered");
-  v.field("blocks", &C::blocks, "pairs that count");
+  v.field("blocks", &C::blocks, "pairs of blocks that the ratio is taken over");
   v.field("processes", &C::processes, "processes that the pairs were taken in");
   v.field("margin", &C::margin,
           "difference that a verdict must exceed: FASTER where the whole interval lies above 1 + "
@@ -255,9 +261,8 @@ void describe_fields(V& v, Tag<ComparisonReport>) {
   v.field("verdict_reason", &C::verdict_reason,
           "why it is INCONCLUSIVE whatever the interval says; else empty");
   v.field("label", &C::label,
-          "'no late id' where one of them takes none, 'lossy' where one of them is quantised, and "
-          "whose "
-          "blocks were dropped; else empty");
+          "'no late id' if one of the engines takes none, 'lossy' if only one is quantised, 'N % "
+          "of X's blocks dropped' if N is too large; else empty");
   v.field("caveat", &C::caveat, "what the ratio does not say; else empty");
 }
 
@@ -299,10 +304,11 @@ void describe_fields(V& v, Tag<CaseReport>) {
     g.field("rope_theta", &C::rope_theta, "as the config has it; 0: not loaded");
     g.field("rope_theta_key", &C::rope_theta_key, "key of config.json that it was read from");
     g.field("head", &C::head, "which LM head, and by which rule");
-    g.field("kind", &C::model_kind,
-            "model_type of the checkpoint; of qwen3_tts the talker's trunk is run, by ids");
+    g.field(
+        "kind", &C::model_kind,
+        "model_type of the checkpoint; for qwen3_tts only the talker's trunk runs, on codec ids");
     g.field("not_covered", &C::not_covered,
-            "parts of the checkpoint that nothing here computes with");
+            "parts of the checkpoint that no engine of mkbench computes with");
     g.field("lagset", &C::lagset, "lag set of an analytic checkpoint; else empty");
   });
   v.group("axes", "what varies between cases", [](auto& g) {
@@ -376,7 +382,7 @@ void describe_fields(V& v, Tag<Report>) {
 }
 
 nlohmann::json to_json(const Report& report);
-// `seal` of report.json: the first 16 digits of the sha256 over each part's values, by its path.
+// `seal` of report.json: maps each part's path to 16 digits of the sha256 over the part's values.
 // Parts: top-level members, cases without their engines, engines without their samples, samples.
 nlohmann::json seal_of(const nlohmann::json& report);
 // Reads a report from JSON, or from a file, whose JSON goes to `as_written`. A field that an older
@@ -390,9 +396,9 @@ nlohmann::json report_schema();
 
 // How Markdown is printed.
 struct RenderStyle {
-  bool utf8 = true;  // marks for match; else words
-  // Parity tables of passing engines. true: whole tables, also of baselines; false: of candidates
-  // alone, with the first rows and some that are not exact. A failing engine's table is whole.
+  bool utf8 = true;  // true: symbols mark matching tokens; false: words do
+  // For engines that pass. true: whole parity tables, also of baselines; false: of candidates only,
+  // with a few exact rows and a few others. A failing engine's table is always whole.
   bool whole_tables = false;
   bool tells_fallback = true;  // print why the run fell back to the CPU; false if already printed
 };

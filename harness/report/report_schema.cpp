@@ -133,7 +133,8 @@ json report_schema() {
   schema["required"].push_back("schema");
   schema["properties"]["seal"] = {
       {"type", "object"},
-      {"description", "by part: the first 16 digits of the sha256 over its values"},
+      {"description",
+       "for each part of the report, the first 16 digits of the sha256 over its values"},
       {"additionalProperties", {{"type", "string"}, {"pattern", "^[0-9a-f]{16}$"}}}};
   schema["required"].push_back("seal");
   schema["$defs"] = std::move(definitions);

@@ -95,8 +95,8 @@ SoakReport soak_of_json(const nlohmann::json& j, const std::string& path) {
   if (!same) {
     throw Error(
         ErrorKind::kBadInput,
-        fmt::format("{}: counts: found {} checks in another order, wanted the {} that begin "
-                    "with '{}'",
+        fmt::format("{}: counts: found {} checks, wanted the {} of a soak in their order, the "
+                    "first '{}'",
                     path, report.counts.size(), kSoakChecks.size(), kSoakChecks[0].name));
   }
   return report;

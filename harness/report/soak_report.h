@@ -79,7 +79,7 @@ struct SoakReport {
   std::string runs_on{};   // "cuda:0 NVIDIA H100"
   std::string truth{};     // "the closed form of 'short'"; empty if tokens are not checked
   bool stressed = false;   // the engine has the hook for counters and delays
-  std::string left_out{};  // what the engine leaves out of the hook, and why
+  std::string left_out{};  // the part of a stress that the engine does not apply, and why
   bool compared = true;    // the engine says that equal input gives equal bits
   bool one_step = false;   // --step: one step alone was repeated
   int64_t steps = 0;       // steps done; also the number of the next step
@@ -119,7 +119,7 @@ struct SoakReport {
 // "not looked at" without trials.
 std::string rate_text(const SoakCount& count);
 
-// Launches that were compared bit by bit; all launches, if the engine is not deterministic.
+// Number of launches: of those compared bit by bit, or of all if the engine is not deterministic.
 int64_t launches_done(const SoakReport& report);
 // True if the launches and tokens that were asked for are reached.
 bool has_enough(const SoakReport& report);

@@ -137,7 +137,7 @@ class Picture {
     return svg;
   }
 
-  // For each phase a line at its end, its name left of the line, and a mark on its last block.
+  // Each phase: name and duration above its middle, a line at its end, a dot on its last block.
   std::string phases(double bottom) const {
     std::string svg;
     for (const PhaseEnd& end : window_.ends) {

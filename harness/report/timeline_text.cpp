@@ -102,7 +102,7 @@ std::string clock_warning(const TimelineReport& report) {
 
 std::string loss_line(const TimelineSummary& summary) {
   const std::string lost =
-      fmt::format("at least {} events found no room", with_commas(summary.lost));
+      fmt::format("the recording had no room for at least {} events", with_commas(summary.lost));
   if (summary.whole_steps == 0)
     return fmt::format("{}, and no token is recorded whole: decode fewer (--n-gen)", lost);
   return fmt::format("{}: the figures cover the first {} of {} tokens, which are whole", lost,
@@ -115,11 +115,13 @@ std::string clock_text(const ClockQuality& q) {
       "within {:.0f} ns, 99 of 100 within {:.0f} ns, of ",
       q.step_ns, with_commas(q.readings - q.left_out), q.longest_read_ns, q.error_ns,
       q.error_99_ns);
-  text += q.by_reading ? fmt::format(
-                             "the line between the readings around each: time is interpolated, "
-                             "because one line a block is up to {:.0f} ns wrong",
-                             q.line_error_ns)
-                       : "the blocks' lines";
+  text += q.by_reading
+              ? fmt::format(
+                    "a line between the readings before and after each: time is interpolated "
+                    "between readings, because a single line for a block would be up to "
+                    "{:.0f} ns wrong",
+                    q.line_error_ns)
+              : "the blocks' lines";
   if (q.left_out > 0)
     text += fmt::format(
         "; {} that took longer, up to {:.0f} ns, are left out, and lie within {:.0f} ns",

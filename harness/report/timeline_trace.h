@@ -19,7 +19,7 @@ struct TraceHead {
 // has more, only its last steps are written.
 inline constexpr int64_t kMostTraceSpans = 200'000;
 
-// The first step whose spans are written, so that at most `most` spans are; 0: all steps. The last
+// The first step to write, so that at most `most` spans are written; 0: all steps are. The last
 // step is always written whole.
 int first_traced_step(const Timeline& timeline, int steps, int64_t most = kMostTraceSpans);
 

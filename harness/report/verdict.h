@@ -25,7 +25,7 @@ enum class Verdict {
   kUnsupportedDevice,
   kEnvUnfit,
   kInvalidReference,
-  kNotJudged,  // reference invalid, or the baseline failed by it; profiles are never judged
+  kNotJudged,  // reference invalid, or the baseline fails against it; always in `mkbench profile`
   kHang,
   kTimeout,
   kImpossible,

@@ -7,7 +7,7 @@
 namespace mkbench {
 
 ClockForm clock_form(bool whole, bool cuda) {
-  // Enough rounds for a row of kUsualProcesses and, on a card, for 4 rounds with slow_2 and slow_5.
+  // Enough to compare kUsualProcesses processes; on a card 4 of the rounds have slow_2 and slow_5.
   constexpr int kLeast = 10;
   constexpr double kHard = 300;
   if (!whole) return {kLeast, 15, 15, kHard, 0};

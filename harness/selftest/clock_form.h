@@ -16,9 +16,9 @@ struct ClockForm {
 };
 inline constexpr int kRoundsOfStep = 5;
 
-// `whole`: the form of --calibrate; else the short one. A round on a card takes a second or two,
-// depending on the host. A calibration that ended after 100 s (H100) had 55 rounds, too few for the
-// row of 30 processes that shows its power, so a card's whole form waits for that row's rounds.
+// `whole`: the long form, of --calibrate; else the short one. A round on a card takes a second or
+// two, depending on the host. On a card the long form has at least kPowerRounds rounds: a
+// calibration that ended after 100 s (H100) had 55, too few to compare 30 processes.
 ClockForm clock_form(bool whole, bool cuda);
 
 // True if another step of rounds begins. `told_apart`: the slowed engines are seen to be slower.

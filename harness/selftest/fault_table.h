@@ -16,7 +16,7 @@ enum class Lane {
   kLoader,       // edited weights against the reference's hash
   kTwin,         // the host twin, by the gate, on a trained checkpoint
   kTwinProbes,   // the host twin, by the operator probes of probes.h
-  kPlain,        // plain, by the gate; on tiny its instance with fault hooks
+  kPlain,        // plain, by the gate; if the fault needs a hook, the instance with hooks, on tiny
   kPlainProbes,  // plain with fault hooks, by the operator probes
   kRing,         // ring on four layers of a shape, with faults that need no hook
 };

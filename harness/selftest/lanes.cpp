@@ -33,7 +33,7 @@ PlantedFault fault_of(const FaultLane& lane) {
               "fault table: no planted fault is called '" + std::string(lane.plant) + "'");
 }
 
-// Most ids that a repeated prompt of a lane may have, so that a lane takes about a second.
+// Longest prompt, in ids, that a lane repeats, so that a lane takes about a second.
 constexpr size_t kLongestRepeated = 24;
 // Number of cache lengths that a lane's sweep walks, and the longest that it jumps to.
 struct Swept {
@@ -204,7 +204,7 @@ Ratchet LaneRunner::sound_ratios(const FaultLane& lane, const Case& c) {
     const CheckResult* result = find_check(report, check);
     if (result != nullptr && result->value) return *result->value;
     throw Error(ErrorKind::kRuntime,
-                fmt::format("selftest: no {} of the engine without a fault, lane {}",
+                fmt::format("selftest: the engine without a fault has no {} in lane {}",
                             check_name(check), key));
   };
   return sound_[key] = {.rms = value(Check::kRms),

@@ -48,7 +48,8 @@ class Replay final : public Engine {
     const auto& steps = recording_->logits[prompt_];
     if (n < 1 || step_ + static_cast<size_t>(n) > steps.size()) {
       throw Error(ErrorKind::kBadInput,
-                  fmt::format("recorded: {} steps from step {}, has {}", n, step_, steps.size()));
+                  fmt::format("recorded: {} steps from step {} on: the recording has {}", n, step_,
+                              steps.size()));
     }
     ++decodes_;
     if (!options_.stuck_counter) ++launches_;

@@ -10,7 +10,7 @@ namespace mkbench {
 namespace {
 
 constexpr double kConfidence = 0.95;
-// Largest upper end of a ratio's interval, divided by its lower end; a wider one proves nothing.
+// Largest quotient of an interval's upper and lower ends; a wider interval proves nothing.
 constexpr double kWidest = 1.5;
 // Shares of the time to first token: at most kMostDeferred for a prefill() that postpones its work,
 // at least kLeastSound for one that does it.
@@ -24,8 +24,9 @@ std::string ends_of(const Interval& i) { return fmt::format("{:.4g} to {:.4g} ms
 std::string beside_surprise(const TimingOutcome& found, const TimingOutcome& to) {
   if (!found.interval || !to.interval) return "times: no interval of the sound engine";
   if (found.interval->low <= to.interval->high * (1 + SpeedMargin{}.value())) return "";
-  return fmt::format("times: {} a token beside the library, {} alone: wanted no slower",
-                     ends_of(*found.interval), ends_of(*to.interval));
+  return fmt::format(
+      "times: the sound engine took {} a token beside the library, {} alone: wanted no slower",
+      ends_of(*found.interval), ends_of(*to.interval));
 }
 
 std::string uneven_surprise(const TimingOutcome& found, const TimingOutcome& to) {
@@ -33,7 +34,7 @@ std::string uneven_surprise(const TimingOutcome& found, const TimingOutcome& to)
   const double more = kUnevenMs / kUnevenTokens / kUnevenEvery;
   const Interval wanted{to.interval->low + more, to.interval->high + more};
   if (found.interval->high < wanted.low || found.interval->low > wanted.high) {
-    return fmt::format("times: the interval {} does not reach the mean of {}",
+    return fmt::format("times: the interval {} does not overlap the wanted one, {}",
                        ends_of(*found.interval), ends_of(wanted));
   }
   const int least = found.samples / kUnevenEvery;
@@ -82,8 +83,8 @@ std::vector<TimingFault> make_faults() {
   // The engine's own threads can keep it from answering in time.
   const Ends kPassesLate = {{V::kPass, ""}, {V::kIntegrity, "clocks disagree"}};
   const Ends kState = {{V::kIntegrity, "state receipt"}};
-  // After many late ids `tiny` emits the same text as after another late id, and so does an engine
-  // with a small fault; only its K and V differ.
+  // For many late ids `tiny` emits the same text, and an engine with a small fault may emit it too;
+  // then only K and V show the fault.
   const Ends kTokenOrState = {{V::kFailToken, "late id"}, {V::kIntegrity, "state receipt"}};
   const Ends kLeavesWork = {{V::kIntegrity, "left work on its device"}};
   std::vector<TimingFault> table;

@@ -102,8 +102,8 @@ std::string end_surprise(const std::vector<TimingEnd>& ends, Verdict verdict,
                          const std::vector<std::string>& reasons);
 // How an engine's outcome differs from its row of the table; empty if it does not.
 std::string surprise(const TimingEngine& wanted, const TimingOutcome& found);
-// What the sound engine of a case lacks of PASS, an interval and `blocks` samples; empty if it
-// lacks nothing.
+// Which of PASS, an interval and `blocks` samples the sound engine of a case lacks; empty if it has
+// all three.
 std::string control_surprise(const TimingOutcome& sound, int blocks);
 // How the times of `found`, compared with those of `to`, leave the band, or why the comparison
 // fails; empty if they lie inside.

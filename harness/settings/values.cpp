@@ -81,8 +81,10 @@ std::string parse_name(std::string_view flag, const std::string& text) {
     return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '.' || c == '_' || c == '-';
   });
   if (!plain || text.size() > kLongest || text[0] == '.')
-    bad_usage(
-        fmt::format("--{}: '{}' is no name; wanted letters, digits, '.', '_' and '-'", flag, text));
+    bad_usage(fmt::format(
+        "--{}: '{}' is no name; wanted letters, digits, '.', '_' and '-', at most {} and not "
+        "beginning with '.'",
+        flag, text, kLongest));
   return text;
 }
 

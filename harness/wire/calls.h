@@ -97,7 +97,7 @@ struct TraceCall {
   static void fields(auto& v) { list_fields(v, "engine", &TraceCall::engine, "n", &TraceCall::n); }
 };
 
-// Answer: Saved. The KV rows stay in the host; a Snapshot holds a few hundred numbers at most.
+// Answer: Saved. The KV rows stay in the host; a Snapshot holds about a thousand numbers at most.
 struct SaveCall {
   static constexpr char kType[] = "save";
   int engine = 0;
@@ -322,7 +322,7 @@ struct Saved {
   static void fields(auto& v) { list_fields(v, "snapshot", &Saved::snapshot); }
 };
 
-// The arena holds `floats` numbers; absent if the engine does not show that state.
+// `floats`: how many numbers the arena holds; absent if the engine does not show that state.
 struct Floats {
   static constexpr char kType[] = "floats";
   std::optional<int> floats;

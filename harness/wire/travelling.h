@@ -61,7 +61,7 @@ void describe_fields(V& v, Tag<Stress>) {
   list_fields(v, "count_from", &S::count_from, "delay_us", &S::delay_us, "delay_seed",
               &S::delay_seed);
 }
-// Without the spans, which travel as bytes in the arena.
+// The spans are not listed, because they travel as bytes in the arena.
 template <typename V>
 void describe_fields(V& v, Tag<Timeline>) {
   using T = Timeline;
@@ -127,7 +127,7 @@ struct RingObstacle {
   }
 };
 
-// One setting of ring and its time. Each sweep varies other numbers of the setting.
+// One setting of ring and its time. Sweeps differ in which numbers of the setting they vary.
 struct TunedTime {
   int in_flight = 0, gap = 0, split_from = 0;
   double us = 0;  // per token

@@ -17,7 +17,7 @@ struct StreamedModel {
 int64_t streamed_model_bytes(const ModelShape& shape);
 
 // Repacks a model whose layers have a layout (rows.h). Synchronous. Throws
-// Error(kEnvUnfit) when memory does not suffice, Error(kCuda).
+// Error(kEnvUnfit) when memory does not suffice, Error(kCuda) when a CUDA call fails otherwise.
 StreamedModel repack(const DeviceModel& model, const ModelShape& shape);
 
 }  // namespace mkbench::ring

@@ -7,7 +7,7 @@ namespace mkbench::ring {
 
 template <int kRow>
 struct RowKernels {
-  // The kernel that leaves out what `ablation` says. Its only argument is a LaunchParams.
+  // The kernel for `ablation`; null if rows/ compiles none. Its only argument is a LaunchParams.
   static const void* kernel_for(RingAblation ablation);
   static int threads_per_block();
   // Dynamic shared memory of one block in bytes, the same for every ablation.

@@ -94,7 +94,7 @@ Standstill standstill(const StoodLaunch& launch) {
   const bool in_layer = raised && f.layer < launch.shape.layers;
   const int step = raised ? f.position - launch.position : launch.step;
   s.words_went_back = raised && !own_ring && went_back(f, launch.shape.layers);
-  // No block is beyond the step of the fault: all leave at its end.
+  // No block is beyond the step of the fault: all blocks leave the launch when that step ends.
   const int64_t newest = int64_t{step + 1} * launch.shape.layers;
   const int64_t most = read_blocks(launch, newest, s);
   // A layer's q, k and v need the layer before.

@@ -9,8 +9,8 @@
 
 namespace mkbench::ring {
 
-// The longest context of the redundant mode, in positions: that mode reads only the first halves of
-// the first round's tiles. Longer contexts must be split.
+// Longest context, in positions, that need not be split. Without a split (the redundant mode of
+// context_share.cuh) every block reads the first halves of the first round's tiles and no others.
 inline constexpr int kMostRedundant = kMembers * kHalfTileRows;
 
 struct Tuning {

@@ -75,7 +75,7 @@ struct RingReader {
       await(r);
     }
   }
-  // Arrives for `shares` of the slot's 16. Called by one lane after a __syncwarp().
+  // Releases `shares` of the slot's 16 shares. Called by one lane after a __syncwarp().
   __device__ __forceinline__ void release(const RingPosition<L>& r, unsigned shares) const {
     if (kLoads) ptx::barrier_arrive(ptx::shared_address(s.empty) + 8 * r.slot, shares);
   }

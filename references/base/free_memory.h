@@ -11,7 +11,7 @@ namespace mkbench {
 
 struct FreeMemory {
   uint64_t bytes = 0;
-  std::string limit;   // what sets it: "MemAvailable" or the cgroup's file
+  std::string limit;   // what limits `bytes`: "MemAvailable" or the cgroup's file
   uint64_t total = 0;  // the smallest of MemTotal and the groups' limits; 0 where that is not known
 };
 

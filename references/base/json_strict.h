@@ -26,8 +26,8 @@ struct JsonLimits {
 nlohmann::json parse_json_strict(std::string_view text, const std::string& where,
                                  const JsonLimits& limits = {});
 
-// Reads a regular file of at most limits.bytes and parses it. Throws Error(kBadInput) with errno's
-// text.
+// Reads a regular file of at most limits.bytes and parses it. Throws Error(kBadInput), with errno's
+// text if the file cannot be read.
 nlohmann::json read_json_strict(const std::filesystem::path& path, const JsonLimits& limits = {});
 
 // Reads a regular file of at most `max_bytes`. A directory, FIFO or device is refused without

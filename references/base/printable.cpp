@@ -10,7 +10,7 @@ namespace mkbench {
 namespace {
 
 // Code points that are not shown: controls, invisible marks, those that change the direction of
-// writing, separators of lines, private use. First and last of each range.
+// writing, separators of lines, private use, noncharacters. First and last of each range.
 constexpr uint32_t kHidden[][2] = {
     {0x00, 0x1f},     {0x7f, 0x9f},     {0xad, 0xad},     {0x61c, 0x61c},     {0x180e, 0x180e},
     {0x200b, 0x200f}, {0x2028, 0x202e}, {0x2060, 0x206f}, {0xe000, 0xf8ff},   {0xfdd0, 0xfdef},

@@ -15,7 +15,8 @@ namespace mkbench {
 namespace {
 
 std::string describe_failure(const std::string& name, size_t bytes, const char* call, int error) {
-  return fmt::format("{} of {} bytes in memory: {}: {}", name, bytes, call, std::strerror(error));
+  return fmt::format("memory file {} of {} bytes: {} failed: {}", name, bytes, call,
+                     std::strerror(error));
 }
 
 }  // namespace

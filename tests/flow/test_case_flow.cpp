@@ -177,66 +177,35 @@ TEST_CASE("a baseline that fails the reference leaves the kernel without a verdi
   CHECK(engine_of(h, "kernel").verdict == Verdict::kNotJudged);
 }
 
-TEST_CASE("an exception of an engine becomes the verdict of that engine") {
+TEST_CASE("an exception of an engine becomes the verdict of that engine, and costs no other one") {
   struct Row {
-    std::function<void(int)> before;
+    int decode;
+    std::exception_ptr thrown;
     Verdict verdict;
   };
-  const std::vector<Row> rows = {
-      {[](int d) {
-         if (d == 4) throw Error(ErrorKind::kHang, "wait ran out");
-       },
-       Verdict::kHang},
-      {[](int d) {
-         if (d == 1) throw Error(ErrorKind::kRuntime, "broken");
-       },
-       Verdict::kRuntimeError},
-      {[](int d) {
-         if (d == 4) throw Error(ErrorKind::kEnvUnfit, "memory");
-       },
-       Verdict::kEnvUnfit},
-      {[](int d) {
-         if (d == 4) throw std::bad_alloc();
-       },
-       Verdict::kEnvUnfit},
-      {[](int d) {
-         if (d == 2) throw std::logic_error("?");
-       },
-       Verdict::kRuntimeError},
-      {[](int d) {
-         if (d == 4) throw Error(ErrorKind::kCuda, "launch");
-       },
-       Verdict::kCudaError},
-  };
-  for (const Row& row : rows) {
+  const auto error = [](ErrorKind kind) { return std::make_exception_ptr(Error(kind, "broken")); };
+  for (const Row& row :
+       {Row{4, error(ErrorKind::kHang), Verdict::kHang},
+        Row{1, error(ErrorKind::kRuntime), Verdict::kRuntimeError},
+        Row{4, error(ErrorKind::kEnvUnfit), Verdict::kEnvUnfit},
+        Row{4, std::make_exception_ptr(std::bad_alloc()), Verdict::kEnvUnfit},
+        Row{2, std::make_exception_ptr(std::logic_error("?")), Verdict::kRuntimeError},
+        Row{4, error(ErrorKind::kCuda), Verdict::kCudaError}}) {
     INFO(verdict_name(row.verdict));
     Bench bench;
-    bench.scripts["kernel"].before = row.before;
+    bench.scripts["kernel"].device = "cuda:0 Some GPU";
+    bench.scripts["kernel"].before = [&](int decode) {
+      if (decode == row.decode) std::rethrow_exception(row.thrown);
+    };
     const CaseReport c = bench.run();
     CHECK(engine_of(c, "kernel").verdict == row.verdict);
+    CHECK(engine_of(c, "kernel").samples.empty());
     CHECK(engine_of(c, "eager").verdict == Verdict::kPass);
     CHECK(engine_of(c, "eager").samples.size() == 3);
   }
 }
 
-TEST_CASE("a CUDA error on a card costs no other engine its samples") {
-  Bench bench;
-  bench.scripts["kernel"].device = "cuda:0 Some GPU";
-  bench.scripts["kernel"].before = [](int d) {
-    if (d == 4) throw Error(ErrorKind::kCuda, "launch");
-  };
-  const CaseReport c = bench.run();
-  CHECK(engine_of(c, "kernel").verdict == Verdict::kCudaError);
-  CHECK(engine_of(c, "kernel").samples.empty());
-  CHECK(engine_of(c, "eager").verdict == Verdict::kPass);
-  CHECK(engine_of(c, "eager").samples.size() == 3);
-}
-
 TEST_CASE("an error that concerns the whole case becomes the verdict of the case") {
-  Bench memory;
-  memory.services.free_bytes = [] { return int64_t{2999}; };
-  CHECK(memory.run().verdict == Verdict::kEnvUnfit);
-
   Bench context;
   context.job.n_gen = 256;
   context.job.ids = {1, 2, 3};
@@ -313,33 +282,6 @@ TEST_CASE("a second yardstick is judged like a candidate, and adds no second tru
   CHECK(engine_of(wrong, "graph").verdict == Verdict::kFailToken);
   CHECK(engine_of(wrong, "eager").verdict == Verdict::kPassLive);
   CHECK(engine_of(wrong, "kernel").verdict == Verdict::kPassLive);
-}
-
-TEST_CASE("the truth confirms a path that leaves its own at a near tie, and no other") {
-  Script script;
-  script.runner_up = 9.95f;
-  std::vector<int32_t> path;
-  int32_t id = 3;
-  for (int t = 0; t < 70; ++t) {
-    id = scripted_token(id, t, kVocab);
-    // The second choice, 0.05 below the best, behind the first chunk of 64.
-    if (t == 66) id = (id + 1) % kVocab;
-    path.push_back(id);
-  }
-  ScriptedEngine truth(script);
-  const std::vector<int32_t> prompt = {3};
-  truth.prefill(prompt);
-  CHECK(confirm_path(truth, path, kVocab, 0.1, false).text.empty());
-  truth.reset();
-  truth.prefill(prompt);
-  const WrongId wrong = confirm_path(truth, path, kVocab, 0.01, false);
-  CHECK(holds(wrong.text, "position 66"));
-  CHECK(wrong.step == 66);
-  CHECK(wrong.expected == scripted_token(path[65], 66, kVocab));
-  path[66] = (path[66] + 5) % kVocab;
-  truth.reset();
-  truth.prefill(prompt);
-  CHECK(holds(confirm_path(truth, path, kVocab, 0.1, false).text, "position 66"));
 }
 
 TEST_CASE(

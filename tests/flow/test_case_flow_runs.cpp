@@ -1,9 +1,11 @@
 // The flow of a case beyond gate and samples: baselines that only judge, parity taken from an
-// earlier case, ablations, memory.
+// earlier case, ablations, memory, which references a model has.
 #include <string>
 #include <vector>
 
+#include "harness/flow/gate.h"
 #include "references/base/error.h"
+#include "references/model_row.h"
 #include "tests/support/case_bench.h"
 #include "tests/support/catch2.h"
 
@@ -98,14 +100,9 @@ TEST_CASE(
   live.references.clear();
   live.scripts["eager"].runner_up = live.scripts["eager-head-fp32"].runner_up = 0.05f;
   live.job.ids.clear();
-  int judges_runs = 0;
-  const auto make = live.services.make_engine;
-  live.services.make_engine = [&](const EngineRequest& request, const ModelWeights& weights) {
-    judges_runs += request.name == "eager-head-fp32";
-    return make(request, weights);
-  };
   CaseReport first = live.run();
-  CHECK(judges_runs == 1);  // the run that made the reference judges the baseline, too
+  CHECK(live.made["eager-head-fp32"] ==
+        1);  // the run that made the reference judges the baseline, too
   CHECK(engine_of(first, "kernel").verdict == Verdict::kPassLive);
   CHECK_FALSE(
       parity_memo(first).has_value());  // the truth of a user's model scores its timed tokens
@@ -116,7 +113,7 @@ TEST_CASE(
   REQUIRE(live.job.judged.has_value());
   CHECK(live.job.judged->references.is_live());
   const CaseReport second = live.run();
-  CHECK(judges_runs == 1);
+  CHECK(live.made["eager-head-fp32"] == 1);
   for (const char* name : {"eager", "kernel"}) {
     const EngineReport& e = engine_of(second, name);
     CHECK(e.verdict == Verdict::kPassLive);
@@ -132,28 +129,15 @@ TEST_CASE(
 TEST_CASE("with one engine open at a time, each turn opens its engine and closes it") {
   Bench bench;
   bench.job.one_at_a_time = true;
-  int open = 0, most = 0, opened = 0;
-  struct Counted final : ScriptedEngine {
-    Counted(const Script& script, int& count) : ScriptedEngine(script), open(count) {}
-    ~Counted() override { --open; }
-    int& open;
-  };
-  bench.services.make_engine = [&](const EngineRequest& request, const ModelWeights&) {
-    Script script = bench.scripts[request.name];
-    script.name = request.name;
-    if (request.name == "eager" || request.name == "kernel") ++opened;
-    most = std::max(most, ++open);
-    return std::make_unique<Counted>(script, open);
-  };
   const CaseReport c = bench.run();
   CHECK(c.resident == "one");
   for (const char* name : {"eager", "kernel"}) {
     CHECK(engine_of(c, name).verdict == Verdict::kPass);
     CHECK(engine_of(c, name).samples.size() == 3);
   }
-  CHECK(opened == 2 + 2 * 3);  // each is judged once and timed in three blocks
-  CHECK(most == 2);            // the judge and its run with an fp32 head
-  CHECK(open == 0);
+  for (const char* name : {"eager", "kernel"}) CHECK(bench.made[name] == 1 + 3);  // judged, timed
+  CHECK(bench.most_open == 2);  // the judge and its run with an fp32 head
+  CHECK(bench.open == 0);
   CHECK(c.bytes_needed == 3000);  // these two and the truth; with the kernel beside them 4000
 
   Bench live;  // the truth scores the timed ids once the engines are closed
@@ -303,6 +287,53 @@ TEST_CASE("the overhead is measured without a warm-up too") {
   const CaseReport c = bench.run();
   CHECK(engine_of(c, "kernel").verdict == Verdict::kPass);
   CHECK(engine_of(c, "kernel").clock_overhead->runs == 40);
+}
+
+TEST_CASE("a folder has the references of Qwen3-0.6B where it has that shape, not by its name") {
+  Bench bench;
+  std::vector<std::string> asked;
+  bench.services.references = [&](const std::string& name) {
+    asked.push_back(name);
+    return std::vector<GreedyReference>();
+  };
+  const auto references_of = [&](const std::string& model, const ModelShape& shape) {
+    asked.clear();
+    bench.job.model = named(model);
+    planned_shapes(bench.job, bench.services, shape);
+    return asked.at(0);
+  };
+  CHECK(references_of("models/Qwen3-0.6B", kQwen3_0_6B) == "qwen3-0.6b");
+  CHECK(references_of("models/Qwen3-0.6B", kTiny).empty());
+  CHECK(references_of("models/qwen3-0.6b/", kTiny).empty());
+  CHECK(references_of("models/tiny", kTiny).empty());
+  CHECK(references_of("models/mine", kTiny) == "mine");
+  CHECK(references_of("tiny", kTiny) == "tiny");
+  bench.job.reference_dir = "mine";
+  CHECK(references_of("models/Qwen3-0.6B", kTiny) == "Qwen3-0.6B");
+}
+
+TEST_CASE("a missing reference names a command that makes it for this model") {
+  Bench bench;
+  bench.references.clear();
+  const auto advice = [&](const std::string& model, const std::string& folder) {
+    bench.job.model = named(model);
+    bench.job.reference_dir = folder;
+    bench.job.require_reference = true;
+    try {
+      find_case_references(bench.job, bench.services, bench.services.load("", 0));
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  CHECK(holds(advice("models/mine", ""), "capture_reference.py models/mine --prompt "));
+  CHECK(holds(advice("models/mine", "refs"),
+              "capture_reference.py models/mine --out refs/mine/reference.json --prompt "));
+  const std::string ours = advice("synthetic", "refs");
+  CHECK(holds(ours,
+              "capture_reference.py synthetic:short --out "
+              "refs/synthetic/reference-short.json"));
+  CHECK_FALSE(holds(ours, "--prompt"));
 }
 
 }  // namespace

@@ -177,12 +177,6 @@ TEST_CASE("a card too small for the ceiling's copy has none and says why") {
   enough.services.free_bytes = [] { return int64_t{7000}; };
   CHECK(enough.run().ceiling.samples.size() == 3);
   CHECK(case_memory(enough.job, enough.services, enough.services.config("")).taken() == 7000);
-  // One engine at a time: the ceiling alone is the largest.
-  bench.job.one_at_a_time = true;
-  CHECK(case_memory(bench.job, bench.services, bench.services.config("")).with_ceiling == 5000);
-  bench.job.no_ceiling = "no GPU";
-  const CaseMemory without = case_memory(bench.job, bench.services, bench.services.config(""));
-  CHECK(without.with_ceiling == without.needed);
 }
 
 TEST_CASE(
@@ -245,28 +239,16 @@ TEST_CASE("engines that do not fit at a time are opened one at a time, with or w
 TEST_CASE("one engine at a time: the ceiling too is opened for each of its turns") {
   CeilingBench bench;
   bench.job.one_at_a_time = true;
-  int opened = 0;
-  const auto make = bench.services.make_engine;
-  bench.services.make_engine = [&](const EngineRequest& request, const ModelWeights& weights) {
-    opened += request.name == kCeilingName;
-    return make(request, weights);
-  };
   CHECK(bench.run().ceiling.samples.size() == 3);
-  CHECK(opened == 3);
+  CHECK(bench.made[kCeilingName] == 3);
 }
 
 TEST_CASE("the ceiling is opened anew in each process, and its samples say in which") {
   CeilingBench bench;
   bench.job.processes = 3;
   bench.job.blocks = bench.job.max_blocks = 7;
-  int opened = 0;
-  const auto make = bench.services.make_engine;
-  bench.services.make_engine = [&](const EngineRequest& request, const ModelWeights& weights) {
-    opened += request.name == kCeilingName;
-    return make(request, weights);
-  };
   const CaseReport c = bench.run();
-  CHECK(opened == 3);
+  CHECK(bench.made[kCeilingName] == 3);
   const std::vector<Sample>& kernel = engine_of(c, "kernel").samples;
   REQUIRE(c.ceiling.samples.size() == 7);
   REQUIRE(kernel.size() == 7);

@@ -3,6 +3,9 @@
 
 #include "harness/flow/case_memory.h"
 #include "harness/flow/forecast.h"
+#include "harness/flow/gate.h"
+#include "harness/flow/timed_truth.h"
+#include "harness/judge/sweep.h"
 #include "references/base/error.h"
 #include "references/model_row.h"
 #include "references/synthetic.h"
@@ -27,79 +30,159 @@ Forecast forecast_of(Bench& bench, bool whole = true) {
   return forecaster.forecast(bench.job);
 }
 
-// The forecast of a case over the time that it takes, by the bench's clock.
-double foretold_share(Bench& bench) {
-  const Forecast forecast = forecast_of(bench);
-  CHECK(forecast.unknown.empty());
-  CHECK(forecast.refusals.empty());
-  const double begin = bench.now_s;
-  CHECK(engine_of(bench.run(), "kernel").verdict == Verdict::kPass);
-  return forecast.seconds() / (bench.now_s - begin);
-}
-
-TEST_CASE("the forecast of a case is within 30 % of the time that it takes") {
-  Bench bench;
-  slow_down(bench);
-  bench.job.blocks = bench.job.max_blocks = 6;
-  CHECK(foretold_share(bench) == Approx(1).epsilon(0.3));
-}
-
-TEST_CASE("a prefill that takes all rows in one pass costs a pass, and another one its rows") {
-  const auto timing_s = [](bool one_pass) {
-    Bench bench;
-    for (const char* name : {"eager", "kernel", kTruthName, kHeadFp32Name}) {
-      bench.scripts[name].prefills = [&bench, one_pass](size_t ids) {
-        bench.pass_ms(one_pass ? 6.4 : 0.1 * static_cast<double>(ids));
-      };
-    }
-    bench.job.ids.clear();
-    Forecaster forecaster(300);
-    forecaster.measure(bench.job, bench.services, true);
-    bench.job.n_prompt = 1000;
-    return forecaster.forecast(bench.job).timing_s;
-  };
-  // Two engines, each with a prefill before its three blocks and one in each.
-  CHECK(timing_s(true) == Approx(8 * 0.0064).epsilon(0.1));
-  CHECK(timing_s(false) == Approx(8 * 0.1).epsilon(0.1));
-}
-
-TEST_CASE("the forecast counts processes: their opening, prefill and warm-up") {
-  Bench bench;
-  slow_down(bench);
-  const auto make = bench.services.make_engine;
-  bench.services.make_engine = [&](const EngineRequest& request, const ModelWeights& weights) {
+// An opening takes 60 ms, a prefill 6.5 ms and 0.5 ms for each row, a token 2 ms, and 5 ms with logits.
+// The first prefill and the first decode of an engine take longer, and one prefill in sixteen.
+struct Paced final : ScriptedEngine {
+  Paced(const Script& script, Bench& its_bench) : ScriptedEngine(script), bench(its_bench) {
     bench.pass_ms(60);
-    return make(request, weights);
+  }
+  void prefill(std::span<const int32_t> ids) override {
+    bench.pass_ms(6 + 0.5 * static_cast<double>(ids.size()) + (++prefills % 16 == 1 ? 50 : 0));
+    ScriptedEngine::prefill(ids);
+  }
+  Ids decode(int n, const int32_t* forced, float* logits) override {
+    bench.pass_ms(n * (logits != nullptr ? 5 : 2) + (++decodes == 1 ? 400 : 0));
+    return ScriptedEngine::decode(n, forced, logits);
+  }
+  Bench& bench;
+  int prefills = 0, decodes = 0;
+};
+
+void pace(Bench& bench) {
+  bench.services.make_engine = [&](const EngineRequest& request, const ModelWeights&) {
+    Script script = bench.scripts[request.name];
+    script.name = request.name;
+    return std::make_unique<Paced>(script, bench);
   };
-  bench.job.processes = bench.job.blocks = bench.job.max_blocks = 6;
-  CHECK(foretold_share(bench) == Approx(1).epsilon(0.3));
+  for (size_t t = kSteps; t < 16; ++t) {
+    auto& steps = bench.references[0].prompts[0].steps;
+    steps.push_back(steps.back());
+    steps[t].position = static_cast<int>(t);
+    steps[t].token = scripted_token(steps[t - 1].token, static_cast<int>(t), kVocab);
+    steps[t].top_ids = {steps[t].token, (steps[t].token + 1) % kVocab};
+  }
 }
 
-TEST_CASE("the forecast of a case by time has its samples and its warm-ups") {
-  Bench bench;
-  slow_down(bench);
-  bench.job.processes = 2;
-  bench.job.blocks_by_time = bench.job.warmup_by_time = true;
-  // Two engines with three seconds of samples each, and a second of warm-up in each of two processes;
-  // an eighth of the blocks goes on by eight steps and repeats all of them.
-  const double timing_s = forecast_of(bench, false).timing_s;  // no short run
-  CHECK(timing_s > 9);
-  CHECK(timing_s < 15);
+TEST_CASE("a case is foretold to the token, the row and the opening") {
+  // Each of two engines: three blocks and a warm-up of 8 tokens, 1.25 state receipts of 24, a prefill.
+  const double timing = 2 * (2 * (4 * 8 + 1.25 * 24) + 6.5);
+  const double scoring = 60 + 6.5 + 2 * 3 * 8 * 5;  // the engines round their logits differently
+  struct Row {
+    const char* what;
+    std::function<void(CaseJob&)> change;
+    double timing_ms, scoring_ms;
+  };
+  const std::vector<Row> rows = {
+      {"as it is", [](CaseJob&) {}, timing, scoring},
+      {"tokens", [](CaseJob& job) { job.n_gen = 16; }, timing + 2 * 2 * (4 * 8 + 1.25 * 8),
+       scoring + 2 * 3 * 8 * 5},
+      {"warm-ups", [](CaseJob& job) { job.warmup = 4; }, timing + 2 * 2 * 3 * 8, scoring},
+      {"blocks", [](CaseJob& job) { job.blocks = 11; }, timing + 2 * 2 * (8 * 8 + 24),
+       scoring + 2 * 8 * 8 * 5},
+      {"rows", [](CaseJob& job) { job.ids.assign(41, 3); }, timing + 2 * 20, scoring + 20},
+      {"prefills", [](CaseJob& job) { job.ids.clear(), job.n_prompt = 40, job.n_gen = 0; },
+       2 * (2 * 4 * kPrefillCheckTokens + 4 * 26.5), 66.5 + 20 + 2 * 3 * kPrefillCheckTokens * 5},
+      {"processes", [](CaseJob& job) { job.processes = 3; }, 2 * (2 * (6 * 8 + 3 * 24) + 3 * 66.5),
+       scoring},
+      {"one at a time", [](CaseJob& job) { job.one_at_a_time = true; },
+       2 * (2 * (6 * 8 + 1.25 * 24) + 3 * 66.5), scoring},
+      {"the ceiling", [](CaseJob& job) { job.no_ceiling.clear(); }, timing + 4000 + 1500 + 3 * 100,
+       scoring},
+      {"an engine less", [](CaseJob& job) { job.engines[0].yardstick = false; }, timing / 2,
+       66.5 + 3 * 8 * 5},
+      {"judged before", [](CaseJob& job) { job.judged.emplace(); }, timing + 2 * 60, scoring},
+      {"a card", [](CaseJob& job) { job.device = "cuda"; }, timing + 2 * (60 + 8 * 2), scoring},
+      // 1.5 s of samples of 16 ms, and a second of warm-up, in each process.
+      {"by time",
+       [](CaseJob& job) {
+         job.processes = 2;
+         job.blocks_by_time = job.warmup_by_time = true;
+       },
+       2 * (2 * (188 * 8 + (2 + 186 / 8.0) * 24) + 2 * 1066.5), 66.5 + 2 * 188 * 8 * 5},
+  };
+  for (const Row& row : rows) {
+    Bench bench;
+    pace(bench);
+    row.change(bench.job);
+    const Forecast forecast = forecast_of(bench);
+    INFO(row.what);
+    CHECK(forecast.unknown.empty());
+    CHECK(forecast.refusals.empty());
+    CHECK(1e3 * forecast.timing_s == Approx(row.timing_ms).epsilon(1e-3));
+    CHECK(1e3 * forecast.scoring_s == Approx(row.scoring_ms).epsilon(1e-3));
+    // Three engines walk 16 steps with logits and without; a third walk needs only its prefill.
+    const double judging = 3 * (60 + 16 * 7 + 3 * 6.5);
+    CHECK(1e3 * forecast.judging_s == Approx(bench.job.judged ? 0 : judging).epsilon(1e-3));
+  }
 }
 
-TEST_CASE("the forecast has time for the search of the ceiling, and for each of its openings") {
+TEST_CASE("`parity` is foretold with its trials, each up to the time budget") {
   Bench bench;
-  bench.job.blocks = bench.job.max_blocks = 6;
-  Forecaster forecaster(300);
-  forecaster.measure(bench.job, bench.services, true);
-  const auto timing_s = [&](bool ceiling, bool one_at_a_time) {
-    CaseJob job = bench.job;
-    if (ceiling) job.no_ceiling.clear();
-    job.one_at_a_time = one_at_a_time;
-    return forecaster.forecast(job).timing_s;
+  pace(bench);
+  bench.job.whole_parity = true;
+  bench.job.engines[0].yardstick = false;
+  const double judging = 1e3 * forecast_of(bench).judging_s;
+  const double repeat = 16 * 3 + 6.5 + 32;  // a judged step: 3 ms above two bare ones
+  double own = 54 * repeat + 256 * 3;
+  for (const auto& [rows, steps] : edge_prefills(256)) own += 6.5 + 0.5 * rows + steps * 3;
+  const double fresh = 3 * (2000 + 2 * repeat), prompts = 574.5;
+  CHECK(judging == Approx(prompts + own + 256 * (2 + 3) + fresh).epsilon(1e-3));
+  bench.job.time_budget_s = 1;
+  CHECK(1e3 * forecast_of(bench).judging_s == Approx(prompts + 2 * 1000 + fresh).epsilon(1e-3));
+}
+
+TEST_CASE("a live reference is foretold with its three captures") {
+  Bench bench;
+  pace(bench);
+  bench.references.clear();
+  double steps = 0, prefills = 0;
+  for (const Ids& ids : live_parity_prompts(bench.job, bench.services.config("").shape, {})) {
+    steps += kLiveSteps;
+    prefills += 6 + 0.5 * static_cast<double>(ids.size());
+  }
+  CHECK(1e3 * forecast_of(bench).judging_s ==
+        Approx(4 * 60 + 3 * (2 * steps + prefills) + 3 * (6 * steps + 3 * prefills)).epsilon(1e-3));
+}
+
+TEST_CASE("the pace of a slow engine is measured by few calls") {
+  for (const bool slow : {false, true}) {
+    Bench bench;
+    int decodes = 0;
+    size_t rows = 0;
+    bench.job.engines.pop_back();
+    bench.references.clear();
+    bench.scripts["eager"].before = [&](int) { ++decodes, bench.pass_ms(slow ? 501 : 1); };
+    bench.scripts["eager"].prefills = [&](size_t ids) {
+      rows += ids, bench.pass_ms(slow ? 3001 : 1);
+    };
+    forecast_of(bench);
+    CHECK(decodes == (slow ? 1 : 1 + 6));
+    CHECK(rows == (slow ? 64 + 5 + 64 : 6 * 64 + 6 * 5 + 64 + 6 * 64));
+  }
+}
+
+TEST_CASE("a run is measured if it has 2500 steps, or they read 100 GB") {
+  const auto is_measured = [](const std::function<void(Bench&)>& change) {
+    Bench bench;
+    change(bench);
+    return forecast_of(bench, false).unknown.empty();
   };
-  CHECK(timing_s(true, false) > timing_s(false, false) + 4);
-  CHECK(timing_s(true, true) > timing_s(false, true) + 4 + 6);
+  // Twelve steps judged nine times; two engines decode 6.5 times a token, and 2.5 times 16 more.
+  CHECK_FALSE(is_measured([](Bench& bench) { bench.job.n_gen = 177; }));
+  CHECK(is_measured([](Bench& bench) { bench.job.n_gen = 178; }));
+  CHECK(is_measured([](Bench& bench) { bench.references.clear(); }));
+  CHECK(is_measured([](Bench& bench) { bench.job.whole_parity = true; }));
+  CHECK(is_measured([](Bench& bench) { bench.job.blocks_by_time = true; }));
+  for (const bool large : {false, true}) {
+    CHECK(is_measured([=](Bench& bench) {
+            bench.services.config = [config = bench.services.config, large](const std::string& m) {
+              ModelConfig c = config(m);
+              c.shape = large ? kQwen3_0_6B : kTiny;
+              c.shape.vocab = kVocab;
+              return c;
+            };
+          }) == large);
+  }
 }
 
 TEST_CASE("what cannot end well is told with the verdict that it would end with") {
@@ -133,73 +216,82 @@ TEST_CASE("a short run is not measured, nor is an engine that fails or comes fro
   CHECK(forecaster.forecast(bench.job).unknown == std::vector<std::string>{"kernel", "mine.so"});
 }
 
-TEST_CASE("a folder has the references of Qwen3-0.6B where it has that shape, not by its name") {
-  Bench bench;
-  std::vector<std::string> asked;
-  bench.services.references = [&](const std::string& name) {
-    asked.push_back(name);
-    return std::vector<GreedyReference>();
+TEST_CASE(
+    "stated memory is that of the engines, the processes and the runs that are open together") {
+  struct Row {
+    const char* what;
+    std::function<void(CaseJob&)> change;
+    std::map<std::string, int64_t> bytes;  // where they differ
+    int64_t needed, with_ceiling;
   };
-  const auto references_of = [&](const std::string& model, const ModelShape& shape) {
-    asked.clear();
-    bench.job.model = named(model);
-    planned_shapes(bench.job, bench.services, shape);
-    return asked.at(0);
+  const auto none = [](CaseJob&) {};
+  const auto one = [](CaseJob& job) { job.one_at_a_time = true; };
+  const auto judged = [](CaseJob& job) { job.judged.emplace(); };
+  const auto untimed = [](CaseJob& job) { job.engines[0].yardstick = false; };
+  const auto both = [](auto first, auto then) {
+    return [=](CaseJob& job) { first(job), then(job); };
   };
-  CHECK(references_of("models/Qwen3-0.6B", kQwen3_0_6B) == "qwen3-0.6b");
-  CHECK(references_of("models/Qwen3-0.6B", kTiny).empty());
-  CHECK(references_of("models/qwen3-0.6b/", kTiny).empty());
-  CHECK(references_of("models/tiny", kTiny).empty());
-  CHECK(references_of("models/mine", kTiny) == "mine");
-  CHECK(references_of("tiny", kTiny) == "tiny");
-  bench.job.reference_dir = "mine";
-  CHECK(references_of("models/Qwen3-0.6B", kTiny) == "Qwen3-0.6B");
+  const std::vector<Row> rows = {
+      // The judge, its run and the truth; the ceiling beside both engines.
+      {"all open", none, {}, 1001 + 4004 + 8000, 1001 + 2002 + 16'016},
+      {"one open", one, {}, 1001 + 4004 + 8000, 16'016},
+      {"a large kernel", none, {{"kernel", 50'000}}, 51'003 + 4, 51'003 + 16'016},
+      {"a large kernel alone", one, {{"kernel", 50'000}}, 50'002, 50'002},
+      // The truth after the engines, whose processes stay.
+      {"judged before", judged, {}, 3 + 8004, 1001 + 2002 + 16'016},
+      {"judged, one open", both(judged, one), {}, 8004, 16'016},
+      {"judged, a small truth", judged, {{kTruthName, 9}, {kHeadFp32Name, 9}}, 3003, 19'019},
+      {"judged, a large truth", judged, {{kTruthName, 90'000}}, 90'007, 90'023},
+      {"judged, one open, a large truth",
+       both(judged, one),
+       {{kTruthName, 90'000}},
+       90'004,
+       90'004},
+      {"judged, a large run", judged, {{kHeadFp32Name, 90'000}}, 90'007, 90'023},
+      {"the baseline is not timed", untimed, {{"eager", 2}}, 3 + 12'004, 2002 + 16'016},
+      {"judged, the baseline is not timed", both(judged, untimed), {}, 2 + 8004, 2002 + 16'016},
+      {"no ceiling", [](CaseJob& job) { job.no_ceiling = "off"; }, {}, 13'005, 13'005},
+  };
+  for (const Row& row : rows) {
+    Bench bench;
+    bench.job.no_ceiling.clear();
+    row.change(bench.job);
+    std::map<std::string, int64_t> bytes = row.bytes;
+    bytes.insert({{"eager", 1000}, {"kernel", 2000}, {kHeadFp32Name, 4000}, {kTruthName, 8000}});
+    bytes.insert({kCeilingName, 16'000});
+    std::map<std::string, int64_t> processes = {
+        {"eager", 1}, {"kernel", 2}, {kHeadFp32Name, 4}, {kCeilingName, 16}};
+    std::vector<std::string> asked;
+    bench.services.expect = [&](const auto& names) { asked = names; };
+    bench.services.bytes = [&](const EngineRequest& request, const ModelConfig&) {
+      return bytes.at(request.name);
+    };
+    bench.services.process_bytes = [&](const std::string& name, const CaseShapes&) {
+      CHECK(std::count(asked.begin(), asked.end(), name) ==
+            (bench.job.judged && name == kHeadFp32Name ? 0 : 1));
+      return processes.at(name);
+    };
+    bench.services.shared_bytes = [](const ModelConfig&) { return int64_t{100'000}; };
+    const CaseMemory memory = case_memory(bench.job, bench.services, bench.services.config(""));
+    INFO(row.what);
+    CHECK(memory.needed == 100'000 + row.needed);
+    CHECK(memory.with_ceiling == 100'000 + row.with_ceiling);
+  }
 }
 
-TEST_CASE("a missing reference names a command that makes it for this model") {
+TEST_CASE("a process meets the lengths of the prompts and those of the timed run, each once") {
   Bench bench;
-  bench.references.clear();
-  const auto advice = [&](const std::string& model, const std::string& folder) {
-    bench.job.model = named(model);
-    bench.job.reference_dir = folder;
-    bench.job.require_reference = true;
-    try {
-      find_case_references(bench.job, bench.services, bench.services.load("", 0));
-    } catch (const Error& error) {
-      return std::string(error.what());
-    }
-    return std::string();
-  };
-  CHECK(holds(advice("models/mine", ""), "capture_reference.py models/mine --prompt "));
-  CHECK(holds(advice("models/mine", "refs"),
-              "capture_reference.py models/mine --out refs/mine/reference.json --prompt "));
-  const std::string ours = advice("synthetic", "refs");
-  CHECK(holds(ours,
-              "capture_reference.py synthetic:short --out "
-              "refs/synthetic/reference-short.json"));
-  CHECK_FALSE(holds(ours, "--prompt"));
-}
-
-TEST_CASE("stated memory counts processes and what all engines share") {
-  Bench bench;
-  std::vector<std::string> asked;
   CaseShapes seen;
-  bench.services.process_bytes = [&](const std::string& name, const CaseShapes& shapes) {
-    asked.push_back(name);
+  bench.services.process_bytes = [&](const std::string&, const CaseShapes& shapes) {
     seen = shapes;
     return int64_t{10};
   };
-  bench.services.shared_bytes = [](const ModelConfig&) { return int64_t{7}; };
-  const CaseMemory memory = case_memory(bench.job, bench.services, bench.services.config(""));
-  // eager and the two runs of the judge, in two processes; the kernel opens when the runs are over.
-  CHECK(memory.needed == 3 * 1000 + 2 * 10 + 7);
-  CHECK(seen.lengths == 12);  // of the reference's prompt; those of the timed one are among them
-  CHECK(seen.prefills == 0);
-  bench.job.depth = 100;
-  bench.job.ids.clear();
-  case_memory(bench.job, bench.services, bench.services.config(""));
-  CHECK(seen.lengths == 12 + 8);
-  CHECK(seen.prefills == 1);
+  for (const int depth : {0, 100}) {
+    bench.job.ids.assign(static_cast<size_t>(depth) + 1, 3);
+    case_memory(bench.job, bench.services, bench.services.config(""));
+    CHECK(seen.lengths == (depth > 0 ? 12 + 8 : 12));
+    CHECK(seen.prefills == (depth > 0 ? 1 : 0));
+  }
 }
 
 TEST_CASE("stated memory has room for the run that a near tie of a timed id asks for") {
@@ -291,6 +383,8 @@ TEST_CASE("what would fit is the depth, else one engine at a time, else fewer en
   CHECK(fitting(needed([](CaseJob& job) {
           job.engines.pop_back();
         })).starts_with("what would fit: without graph ("));
+  largest = "eager";  // which judges the others, and is not left out
+  CHECK(holds(fitting(100'000 + per_position * 256), "model of the shape table"));
 }
 
 TEST_CASE("what would fit is another model where no engines of this one do") {

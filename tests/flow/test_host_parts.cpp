@@ -1,5 +1,7 @@
 // Parts of the flow of a case, tested one by one: the truth of timed tokens, progress, names of references,
 // memory of the sweep.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -76,25 +78,35 @@ TEST_CASE("a prompt id outside the vocabulary is refused") {
   }
 }
 
-TEST_CASE(
-    "the truth confirms a near tie at the end of a chunk; rounded logits get one bf16 step more") {
+TEST_CASE("the truth confirms a near tie wherever it lies in a chunk of 64, and no other id") {
   Script script;
-  script.runner_up = 9.95F;
-  std::vector<int32_t> path;
-  int32_t id = 3;
-  for (int t = 0; t < 70; ++t) {
-    id = scripted_token(id, t, kVocab);
-    if (t == 63) id = (id + 1) % kVocab;  // 0.05 below the best; the next chunk starts with this id
-    path.push_back(id);
+  script.runner_up = 9.95F;  // of the second choice, 0.05 below the best
+  for (const size_t at : {0, 63, 64, 66, 69}) {
+    std::vector<int32_t> path;
+    const auto leave = [&](int by) {
+      path.clear();
+      for (int t = 0; t < 70; ++t) {
+        const int32_t id = scripted_token(t > 0 ? path.back() : 3, t, kVocab);
+        path.push_back((id + (t == static_cast<int>(at) ? by : 0)) % kVocab);
+      }
+    };
+    const auto confirmed = [&](double d, bool logits_bf16) {
+      ScriptedEngine truth(script);
+      truth.prefill(std::vector<int32_t>{3});
+      return confirm_path(truth, path, kVocab, d, logits_bf16);
+    };
+    leave(1);
+    CHECK(confirmed(0.1, false).text.empty());
+    CHECK(confirmed(0.01, true).text.empty());  // one bf16 step at 10 is 0.0625
+    const WrongId wrong = confirmed(0.01, false);
+    CHECK(holds(wrong.text, fmt::format("position {}: found {}, wanted {} (gap 0.05, tau ", at,
+                                        path[at], wrong.expected)));
+    CHECK(wrong.step == at);
+    CHECK(wrong.expected ==
+          scripted_token(at > 0 ? path[at - 1] : 3, static_cast<int>(at), kVocab));
+    leave(6);
+    CHECK(confirmed(0.1, false).step == at);
   }
-  const auto confirmed = [&](double d, bool logits_bf16) {
-    ScriptedEngine truth(script);
-    truth.prefill(std::vector<int32_t>{3});
-    return confirm_path(truth, path, kVocab, d, logits_bf16).text;
-  };
-  CHECK(confirmed(0.1, false).empty());
-  CHECK(holds(confirmed(0.01, false), "position 63"));
-  CHECK(confirmed(0.01, true).empty());  // one bf16 step at 10 is 0.0625
 }
 
 TEST_CASE("a new stage drops the count of the last one, and position 0 is reported") {
@@ -115,37 +127,6 @@ TEST_CASE("a new stage drops the count of the last one, and position 0 is report
   }
   REQUIRE(messages.size() == 4);
   CHECK(messages[3].position == 0);
-}
-
-TEST_CASE(
-    "the published model is known by its name and its shape; another model in a folder of its name "
-    "has none of its references") {
-  for (const bool published : {true, false}) {
-    Bench bench;
-    bench.job.model = named("/models/Qwen3-0.6B/");
-    bench.services.config = [published](const std::string&) {
-      ModelConfig config;
-      if (published) config.shape = kQwen3_0_6B;
-      config.shape.vocab = published ? kQwen3_0_6B.vocab : kVocab;
-      config.max_positions = 256;
-      return config;
-    };
-    std::string asked = "nothing";
-    bench.services.references = [&](const std::string& name) -> std::vector<GreedyReference> {
-      asked = name;
-      throw Error(ErrorKind::kInvalidReference, "enough");
-    };
-    bench.run();
-    CHECK(asked == (published ? "qwen3-0.6b" : ""));
-  }
-}
-
-TEST_CASE("a decode that moves no launch counter is an integrity failure, right ids or not") {
-  Bench bench;
-  bench.scripts["kernel"].no_launch = [](int decode) { return decode == 4; };
-  const EngineReport kernel = engine_of(bench.run(), "kernel");
-  CHECK(kernel.verdict == Verdict::kIntegrity);
-  CHECK(holds(reason_of(kernel), "0 launches"));
 }
 
 // A doubt about the kernel's first sample: one costs a repetition, and one that stays the verdict.
@@ -218,13 +199,45 @@ TEST_CASE("times and starts of samples are those of the clock beside the engine"
 }
 
 TEST_CASE("blocks are added as long as an interval is too wide, and no longer") {
-  for (const auto& [target, samples] : {std::pair{1e-12, 12}, {0.99, 8}, {0.0, 8}}) {
+  const auto none = [](Bench&) {};
+  const auto uneven = [](const char* name) {
+    return [=](Bench& bench) {
+      if (name == std::string(kCeilingName)) bench.add_ceiling();
+      bench.scripts[name].before = [&bench](int decode) { bench.pass_ms(20 + 50 * (decode % 2)); };
+    };
+  };
+  struct Row {
+    double target;
+    size_t samples;
+    std::function<void(Bench&)> change;
+    std::function<void(Bench&)> further;
+  };
+  const auto no_baseline = [](Bench& bench) { bench.job.engines[0].yardstick = false; };
+  const auto dies = [](const char* name) {
+    return [=](Bench& bench) {
+      bench.scripts[name].before = [&bench](int decode) {
+        bench.pass_ms(20 + 50 * (decode % 2));
+        if (decode == 12) throw Error(ErrorKind::kHang, "no progress");
+      };
+    };
+  };
+  int number = 0;
+  for (const Row& row :
+       {Row{1e-12, 12, uneven("kernel"), none}, Row{0, 8, uneven("kernel"), none},
+        Row{0.2, 8, none, none}, Row{0.2, 12, uneven("kernel"), none},
+        Row{0.2, 12, uneven("eager"), none}, Row{0.2, 12, uneven("kernel"), no_baseline},
+        Row{0.2, 8, uneven("eager"), no_baseline}, Row{0.2, 8, uneven(kCeilingName), none},
+        Row{0.2, 8, uneven(kCeilingName), no_baseline}, Row{0.2, 8, dies("eager"), none}}) {
     Bench bench;
     bench.job.blocks = 8;
     bench.job.max_blocks = 12;
-    bench.job.target_rel_ci = target;
-    bench.scripts["kernel"].before = [&](int decode) { bench.pass_ms(decode % 2 == 0 ? 2 : 2.1); };
-    CHECK(engine_of(bench.run(), "kernel").samples.size() == static_cast<size_t>(samples));
+    bench.job.target_rel_ci = row.target;
+    for (const char* name : {"eager", "kernel"})
+      bench.scripts[name].before = [&](int decode) { bench.pass_ms(decode % 2 == 0 ? 20 : 20.1); };
+    row.change(bench);
+    row.further(bench);
+    INFO(++number);
+    CHECK(engine_of(bench.run(), "kernel").samples.size() == row.samples);
   }
 }
 
@@ -239,6 +252,26 @@ class RowEngine : public ScriptedEngine {
  private:
   int nan_row_;
 };
+
+TEST_CASE("the stages of a case are told in their order, with their counts") {
+  Bench bench;
+  bench.add_ceiling(20);
+  bench.run();
+  std::string told;
+  for (const CaseEvent& event : bench.messages) {
+    const auto* at = std::get_if<StageProgress>(&event);
+    if (at == nullptr || at->position) continue;
+    told += at->done ? fmt::format(" {}/{}", *at->done, *at->total)
+                     : fmt::format("; {} {}", at->stage, at->engine);
+  }
+  CHECK(told ==
+        "; loading scripted ; upload eager; parity eager 12/12; parity eager-head-fp32 12/12"
+        "; upload kernel; parity kernel 12/12; upload ceiling; prefill eager; warm-up eager 1/1"
+        "; prefill kernel; warm-up kernel 1/1; prefill ceiling; warm-up ceiling 1/1"
+        "; timing eager 1/3; timing kernel 1/3; timing ceiling 1/3; timing ceiling 2/3"
+        "; timing kernel 2/3; timing eager 2/3; timing ceiling 3/3; timing kernel 3/3"
+        "; timing eager 3/3; scoring eager-fp32; scoring eager-fp32 0/6 1/6 2/6 3/6 4/6 5/6");
+}
 
 TEST_CASE("`parity` checks every KV row, `run` only the rows at the boundaries") {
   for (const bool whole : {true, false}) {

@@ -343,6 +343,18 @@ TEST_CASE("a wrong token outranks the failure that ended the engine, and both ar
   CHECK(holds(e.reasons[1], "wait ran out"));
 }
 
+TEST_CASE("equal runs of engines that round alike are scored once") {
+  Bench bench;
+  bench.job.blocks = bench.job.max_blocks = 40;  // of which a pool of 16 ids makes few paths
+  int scored = 0;
+  bench.scripts[kTruthName].before = [&](int) { ++scored; };
+  const CaseReport c = bench.run();
+  std::set<int32_t> late_ids;
+  for (const Sample& s : engine_of(c, "kernel").samples) late_ids.insert(*s.late_id);
+  CHECK(late_ids.size() < 20);
+  CHECK(scored == static_cast<int>(2 * late_ids.size()));
+}
+
 TEST_CASE("times are withheld where Ctrl-C came before the truth") {
   Bench bench;
   bench.stop_after_samples = 4;

@@ -149,33 +149,15 @@ TEST_CASE("an engine that dies under the recorder gets its verdict; the next one
 TEST_CASE("where one engine is held at a time, each is made again for its trace") {
   TracedCase traced;
   traced.job.one_at_a_time = true;
-  int open = 0, most = 0, made = 0;
-  const auto make = traced.services.make_engine;
-  struct Counted : testing::ScriptedEngine {
-    int& open;
-    Counted(testing::Script script, int& count) : ScriptedEngine(std::move(script)), open(count) {
-      ++open;
-    }
-    ~Counted() override { --open; }
-  };
-  traced.services.make_engine = [&](const EngineRequest& request, const ModelWeights&) {
-    testing::Script script = traced.scripts[request.name];
-    script.name = request.name;
-    ++made;
-    auto engine = std::make_unique<Counted>(script, open);
-    most = std::max(most, open);
-    return engine;
-  };
   const auto trace = traced.services.trace;
-  std::vector<int> made_at;  // a trace: the engines made so far
   traced.services.trace = [&](Engine& engine, int n) {
-    made_at.push_back(made);
-    CHECK(open == 1);
+    CHECK(traced.open == 1);
     return trace(engine, n);
   };
   traced.run();
-  REQUIRE(made_at.size() == 2);
-  CHECK(made_at[1] == made_at[0] + 1);
+  CHECK(traced.traced.size() == 2);
+  // Each is judged once, timed in three blocks, and traced.
+  for (const char* name : {"eager", "kernel"}) CHECK(traced.made[name] == 1 + 3 + 1);
 }
 
 TEST_CASE("Ctrl-C before the traces leaves them out") {

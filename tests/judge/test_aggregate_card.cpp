@@ -97,6 +97,10 @@ TEST_CASE("dropped blocks are counted by reason and told below the table") {
   CHECK(c.comparisons[0].verdict == "FASTER");
   CHECK_THAT(markdown(c),
              ContainsText("(slow clock 2) and run again; 1 more stand all the same\n"));
+  e.dropped_samples.clear();
+  e.samples[3].card->sm_clock_mhz = 1900;
+  aggregated(c);
+  CHECK((e.card.share == 0.2 && c.comparisons[0].verdict == "FASTER"));
 }
 
 TEST_CASE("blocks with and without readings show what these cost") {

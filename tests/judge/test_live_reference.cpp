@@ -1,5 +1,6 @@
 // A reference captured in memory: what makes a prompt strict, and errors that are known exactly.
 #include <algorithm>
+#include <numeric>
 
 #include "harness/judge/live.h"
 #include "references/base/error.h"
@@ -40,19 +41,22 @@ TEST_CASE("live capture: of equal logits the lower index, and errors that are kn
     CHECK(s.token == s.top_ids[0]);
     CHECK((s.top_ids[0] < s.top_ids[1] && s.margin == 0));
   }
-  // The largest error of a difference is that of two logits that err in opposite directions.
-  FakeEngine truth, apart({.at_step = [](const At&, std::vector<float>&z, int32_t&id) {
-    z[static_cast<size_t>(id)] += 0.01F;
-    *std::max_element(z.begin(), z.begin() + id) -= id > 0 ? 0.02F : 0;
-  }});
-  int seen = 0;
-  for (const ReferenceStep& s : capture_path(truth, apart, kFakeVocab, "p", {0, 5}, 8).steps) {
-    if (s.token < 8) continue;  // else one of eight others is among the truth's top 32
-    ++seen;
-    CHECK(s.baseline_pairwise == Approx(0.03).epsilon(1e-3));
-    CHECK(s.baseline_error_inf_top == Approx(0.02 - 0.01 / kFakeVocab).epsilon(1e-3));
+  // The largest error of a difference is that of the two logits of the truth's top 32 that err most
+  // apart, wherever they stand among them, though all 32 err upwards.
+  for (size_t at = 0; at < 32; ++at) {
+    FakeEngine truth, apart({.at_step = [at](const At&, std::vector<float>&z, int32_t&) {
+      std::vector<size_t> order(z.size());
+      std::iota(order.begin(), order.end(), 0);
+      std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return z[a] > z[b]; });
+      for (size_t i = 0; i < 32; ++i)
+        z[order[i]] += i == at ? 0.13F : i == (at + 7) % 32 ? 0.08F : 0.1F;
+    }});
+    for (const ReferenceStep& s : capture_path(truth, apart, kFakeVocab, "p", {0, 5}, 2).steps) {
+      const double mean = (32 * 0.1 + 0.03 - 0.02) / kFakeVocab;
+      CHECK(s.baseline_pairwise == Approx(0.05).epsilon(1e-3));
+      CHECK(s.baseline_error_inf_top == Approx(0.13 - mean).epsilon(1e-3));
+    }
   }
-  CHECK(seen > 0);
 }
 
 TEST_CASE("live capture: a prompt is strict where every margin is over 2 tau, decided over tau") {

@@ -155,7 +155,7 @@ TEST_CASE("damaged talkers are refused by the names of their own file") {
   std::erase_if(tensors, [](const FileTensor& t) { return t.name == talker().head; });
   check_refused("no head", tensors, talker_config(),
                 "'talker.codec_head.weight'; tie_word_embeddings is false, so "
-                "talker.model.codec_embedding.weight is not the head too");
+                "talker.model.codec_embedding.weight is not used as the head");
   tensors = talker_tensors();
   tensors.push_back(make_tensor("talker.model.extra.weight", {2}, 1));
   check_refused("an unknown tensor", tensors, talker_config(), "'talker.model.extra.weight'");

@@ -221,8 +221,8 @@ TEST_CASE("what a report says of lost events, without layers, and without a cost
   CHECK(cost_line(report.cost) == "what the recording costs was not measured");
   report.summary = summarize_timeline(timeline, kSteps);
   CHECK(headlines(report).front() ==
-        "at least 1,234 events found no room: the figures cover the first 2 of 2 tokens, which "
-        "are whole");
+        "the recording had no room for at least 1,234 events: the figures cover the first 2 of 2 "
+        "tokens, which are whole");
   CHECK(timeline_svg(timeline, kSteps, "t").find("token ") != std::string::npos);
 }
 
@@ -247,8 +247,8 @@ TEST_CASE("means are of the tokens that are whole", "[timeline]") {
   TimelineReport report;
   report.summary = summarize_timeline(timeline, kSteps);
   CHECK(headlines(report) ==
-        std::vector<std::string>{"at least 20 events found no room, and no token is recorded "
-                                 "whole: decode fewer (--n-gen)"});
+        std::vector<std::string>{"the recording had no room for at least 20 events, and no token "
+                                 "is recorded whole: decode fewer (--n-gen)"});
   CHECK(timeline_markdown(report).find("Where the time goes") == std::string::npos);
 }
 

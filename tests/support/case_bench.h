@@ -1,6 +1,7 @@
 // Runs one case with scripted engines in place of all real ones, in this process.
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <string>
@@ -62,6 +63,8 @@ struct Bench {
   std::vector<CaseEvent> messages;
   bool has_ablations = false;
   std::vector<Ablation> ablations;  // in the order in which they were set
+  int open = 0, most_open = 0;      // engines
+  std::map<std::string, int> made;  // by name
   int samples_seen = 0, stop_after_samples = -1;
   int turns = 0;
   int timed_calls = 0, ended_calls = 0;  // ended: the turn ended right after the timed calls
@@ -99,7 +102,15 @@ struct Bench {
       script.called = [this](const char*) {
         if (calls_in_turn >= 0) ++calls_in_turn;
       };
-      return std::make_unique<ScriptedEngine>(script);
+      struct Counted final : ScriptedEngine {
+        Counted(const Script& script, Bench& its_bench) : ScriptedEngine(script), bench(its_bench) {
+          bench.most_open = std::max(bench.most_open, ++bench.open);
+        }
+        ~Counted() override { --bench.open; }
+        Bench& bench;
+      };
+      ++made[request.name];
+      return std::make_unique<Counted>(script, *this);
     };
     services.ablate = [this](Engine& engine, Ablation ablation) {
       const std::string name = engine.capabilities().name;

@@ -13,9 +13,9 @@
 
 namespace mkbench::ring {
 
-// A warp's part of the attention result: the numerators of dimensions 8 warp + 2j and + 1 of head
-// 0, then of head 1 of value_pair() (equal in all values of Lane::row with that pair), and the
-// denominator of head j % 2 of the pair.
+// A lane's part of the attention result, for its value_pair(): the numerators of dimensions
+// 8 warp + 2j and + 1, first for head 0, then for head 1, and the denominator of one head, number
+// j % 2. Lanes that differ in Lane::row alone, and have the same pair, hold equal values.
 struct Attended {
   float numerators[4];
   float denominator;
@@ -34,7 +34,7 @@ struct Attention {
   // Accumulators of exponentials x V: elements [0..1] are head 0, [2..3] head 1; even values of
   // Lane::row are products of the high plane, odd ones of the low plane.
   float o[kSplit ? 4 : 2][4];
-  float sum;  // this warp's exponentials summed, for head (Lane::row % 2) of value_pair()
+  float sum;  // sum of this warp's exponentials of one head, number Lane::row % kHeads
 
   __device__ __forceinline__ Attention(Consumer<L, kAblation>& consumer, int layer)
       : c(consumer),
@@ -205,7 +205,7 @@ struct Attention {
     sum = 0.0f;
   }
 
-  // Numerators with both planes added, equal in all values of Lane::row.
+  // Numerators with both planes added. Lanes of equal value_pair() and Lane::j hold equal values.
   __device__ __forceinline__ void collect(Attended& a) const {
 #pragma unroll
     for (int n = 0; n < 4; ++n) {
@@ -215,7 +215,7 @@ struct Attention {
     }
   }
 
-  // The denominator of head j % 2 of value_pair(), summed over all warps.
+  // Sum over all warps of the denominator of one head: number j % 2 of value_pair()'s heads.
   __device__ __forceinline__ float collect_denominator(const Lane& me) const {
     const float* d = c.s.denominators[me.j & (kHeads - 1)];
     float z = d[me.row] + d[me.row + 8];

@@ -58,7 +58,7 @@ __device__ __forceinline__ void enter_slot(RingWriter<L, true>& ring, const Laun
     if (head == 0) enter(Phase::kLmHead, -1);
     return;
   }
-  // Slots left in this run, counted as in a run between two layers.
+  // Slots left in this run. The last layer's run lacks down and a next layer: add their slots.
   const int after = run == p.layers ? left + kBefore + L::kDownSlots : left;
   constexpr int kOutAt = kSplit ? L::kLayerSlots : L::kOutSlots;
   if (after == kOutAt) enter(Phase::kOProj, kSplit ? run - 1 : run);

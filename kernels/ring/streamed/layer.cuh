@@ -62,7 +62,7 @@
 // (1) Not in layer 0. (2) In layer 0 only, from the second step on; a chunk is fetched before it.
 // (3) Only with a split: the blocks of a group exchange partial results.
 // (4) Not before the phase's first round, which has waited at its beginning.
-// (5) As note (6) of held/layer.cuh; its note (4) holds here too.
+// (5) See note (6) of held/layer.cuh. Its note (4), on the slow path, applies to these turns too.
 #pragma once
 
 #include "kernels/ring/streamed/phases.cuh"
