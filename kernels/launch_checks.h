@@ -35,8 +35,8 @@ void use_device(const std::string& engine, int gpu);
 void check_memory(const std::string& engine, int64_t bytes, int64_t bytes_per_position = 0,
                   int positions = 0);
 
-// How many positions fit in `free` bytes; 0 if not even one. `bytes` is what `positions` positions,
-// of `bytes_per_position` each, need together with everything else.
+// How many positions fit in `free` bytes; 0 if not even one. `bytes` is the total need, of which
+// `positions` positions take `bytes_per_position` each.
 int64_t fitting_positions(int64_t bytes, int64_t free, int64_t bytes_per_position, int positions);
 
 // How many blocks of the launch the device `gpu` holds at a time; 0 if its shared memory is too small

@@ -72,7 +72,7 @@ class LaunchEngine : public Engine {
 
   // The caller has made the checks of launch_checks.h: the device of `traits` is current, its
   // memory suffices and the grid fits.
-  // side_bytes: the most bytes that one SideStream::read() takes while a launch runs.
+  // side_bytes: the most bytes that one SideStream::read() copies while a launch runs.
   LaunchEngine(LaunchEngineTraits traits, const ModelConfig& config, const LaunchConfig& launch,
                size_t side_bytes = 0);
 
@@ -82,8 +82,8 @@ class LaunchEngine : public Engine {
   // Returns the kernel's only argument, valid until the next call, and queues device work that the
   // launch needs first. Called inside the timed interval.
   virtual void* prepare(const Request& request) = 0;
-  // Computes the KV rows of many ids from position() on, by batched prefill. `reached` is called
-  // with the position after each chunk of rows. Returns the number of launches.
+  // Computes the KV rows of many ids from position() on, by batched prefill. After each chunk of
+  // rows, calls `reached` with the position that follows it. Returns the number of launches.
   virtual int64_t append_rows(std::span<const int32_t> ids,
                               const std::function<void(int)>& reached) = 0;
   // Sets all bits of everything that a launch writes except the KV cache.
@@ -103,14 +103,14 @@ class LaunchEngine : public Engine {
   virtual void restore_derived(const std::vector<float>& /*values*/, int /*position*/) {}
   // Completes `status` after a launch, for kernels that report a fault in other memory.
   virtual void collect_fault(KernelStatus& /*status*/) const {}
-  // The error to throw for a complete fault; unless overridden, the Error(kHang) of an expired wait.
+  // The error to throw for the fault in `f`; by default the Error(kHang) of an expired wait.
   virtual Error fault_error(const KernelStatus& f) const;
 
   // Where the blocks of the last launch stand; nullopt if unknown. `ended`: the launch is over and
   // `status` is complete; otherwise it still runs, and the caller is not the engine's thread.
   virtual std::optional<Standstill> find_standstill(const KernelStatus& status,
                                                     bool ended) const = 0;
-  // Called when an error of a launch has been collected, before the next launch.
+  // Clears what find_standstill() has read; called once a launch's fault has been collected.
   virtual void forget_standstill() {}
   // PlantedFault::kWordsReset: zeroes words of the exchange during a launch, on stream side().get().
   virtual void reset_words() {}

@@ -26,8 +26,8 @@ MKBENCH_HD constexpr Range partition(int total, int parts, int index) {
 }
 
 // The number of blocks (splits) that share one kv head's context in decode attention. Combining
-// results costs more than it saves for short contexts, so a split has at least
-// kMinPositionsPerSplit positions; and there are not more splits than blocks for a kv head.
+// results costs more than it saves for short contexts, so there is at most one split for every
+// kMinPositionsPerSplit positions or part of them, and at most blocks / kv_heads (or 1) splits.
 inline constexpr int kMinPositionsPerSplit = 64;
 inline constexpr int kMaxSplits = 32;
 MKBENCH_HD constexpr int attention_splits(int context, int kv_heads, int blocks) {

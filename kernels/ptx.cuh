@@ -92,7 +92,7 @@ __device__ __forceinline__ unsigned long long sm_cycles() {
   return t;
 }
 
-// sm_cycles(), read only when `ns` has arrived: global_ns() takes time after its issue.
+// sm_cycles(), read only after global_ns() has delivered `ns`, which is some time after its issue.
 __device__ __forceinline__ unsigned long long sm_cycles_after(unsigned long long ns) {
   unsigned long long t = 0;
   asm volatile(

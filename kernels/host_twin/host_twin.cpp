@@ -79,8 +79,8 @@ BlockTask decode_kernel(Qwen3& qwen3, Block& b, Exchange& exchange) {
   if (launch.timeline != nullptr) launch.timeline->end(b.index);
 }
 
-// The number of the arrival that a stalled block does not make: after attention in the last layer
-// of the launch's first step.
+// Which of its arrivals a stalled block does not make, counted from 1: the one after attention in
+// the last layer of the launch's first step.
 int stalled_arrival(int layers) {
   return kExchangesPerLayer * (layers - 1) + static_cast<int>(Phase::kAttention);
 }
@@ -213,9 +213,9 @@ class HostTwin final : public Engine {
   void restore(const Snapshot& s) override {
     require_sound();
     if (s.position < 0 || s.position > position_) {
-      throw Error(ErrorKind::kBadInput, "host-twin: restore: snapshot at position " +
-                                            std::to_string(s.position) + ", sequence at " +
-                                            std::to_string(position_));
+      throw Error(ErrorKind::kBadInput,
+                  "host-twin: restore: the snapshot's position is " + std::to_string(s.position) +
+                      ", wanted 0 to the sequence's " + std::to_string(position_));
     }
     if (kv_->checksum(s.position) != s.kv_checksum) {
       throw Error(ErrorKind::kIntegrity, "host-twin: restore: KV rows below position " +
@@ -356,7 +356,7 @@ class HostTwin final : public Engine {
     keep_times(begin, step_ends);
   }
 
-  // Plants the hang that the options ask for in the exchange of the next launch.
+  // Plants stall_block and faults of the exchange, where the options set them, for the next launch.
   void plant_hang() {
     using Disturbance = Exchange::Disturbance;
     const int nth = stalled_arrival(model_.shape().layers), block = options_.blocks / 2;
@@ -397,7 +397,7 @@ class HostTwin final : public Engine {
 
   int position_ = 0;
   int32_t pending_ = -1;
-  bool stepped_ = false;  // shared_.hidden holds the last step of this sequence
+  bool stepped_ = false;  // shared_.hidden has the hidden states of this sequence's last step
   bool faulted_ = false;
   int64_t launches_ = 0;
   DecodeTimes times_;

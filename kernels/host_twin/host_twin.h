@@ -14,14 +14,14 @@ struct HostTwinOptions {
   int max_context = 4096;
   int blocks = 8;         // logical blocks, which take the place of CUDA's
   int threads = 0;        // 0 = min(cores, 8)
-  int stall_ms = 10000;   // Error(kHang) when no block has arrived anywhere for this long
+  int stall_ms = 10000;   // Error(kHang) when no block has arrived at an exchange for this long
   int stall_block = -1;   // for tests of the watchdog: this block never arrives at an exchange
   int stall_launch = -1;  // launch_count() before the launch that stalls; -1 = every launch
   PlantedFault fault = PlantedFault::kNone;
 };
 
-// Throws Error(kBadInput) for impossible options, Error(kHang) from decode()/prefill() when a wait
-// runs out.
+// Throws Error(kBadInput) for impossible options; decode() and prefill() throw Error(kHang) after
+// stall_ms without an arrival.
 std::unique_ptr<Engine> make_host_twin(ModelWeights weights, const HostTwinOptions& options = {});
 
 }  // namespace mkbench

@@ -59,8 +59,8 @@ class Scheduler {
 
   int threads() const { return static_cast<int>(helpers_.size()) + 1; }
 
-  // Runs tasks[b] as block b of `exchange` to the end. When no block arrives anywhere for
-  // `stall_ms`, all threads stop, the tasks stay where they stand, and the fault is returned.
+  // Runs tasks[b] as block b of `exchange` to the end. When no block arrives at an exchange
+  // for `stall_ms`, all threads stop, the tasks stay where they stand, and the fault is returned.
   // Rethrows what a task has thrown.
   std::optional<Fault> run(std::span<BlockTask> tasks, const Exchange& exchange, int stall_ms);
 

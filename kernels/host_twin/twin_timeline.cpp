@@ -38,7 +38,7 @@ Timeline TwinTimeline::collect() const {
   launch.tracks = tracks_;
   for (const std::vector<TimelineEvent>& track : tracks_) {
     launch.counts.push_back(static_cast<unsigned>(track.size()));
-    // All threads share one clock, so two readings define the line that converts it.
+    // Events carry ns of one clock, so any two anchors define the line from cycles to ns.
     const unsigned long long first = track.front().cycles;
     for (const unsigned long long ns : {first, first + 1'000'000'000})
       launch.anchors.push_back({ns, ns, 0, 0});

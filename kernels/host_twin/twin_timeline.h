@@ -10,7 +10,7 @@ namespace mkbench::host_twin {
 
 class TwinTimeline {
  public:
-  // Makes room before a launch. A block's events are appended by one thread at a time.
+  // Makes room for the events of a launch. A block's events are appended by one thread at a time.
   TwinTimeline(int blocks, int steps, int layers);
 
   // From now on `block` works in this phase.

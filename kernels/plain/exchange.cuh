@@ -1,5 +1,5 @@
 // The exchange between phases: one grid-wide counter that only grows. A block arrives when its
-// results are written, and waits until all blocks have arrived after the phase before. The counter
+// results are written; before the next phase it waits until all blocks have arrived. The counter
 // is never reset while a launch runs, so no arrival can be lost and no stale count can let a block
 // pass.
 #pragma once
@@ -10,7 +10,7 @@
 namespace mkbench::plain {
 
 // first_count(): the exchange's initial count. reached(): compares counts by difference, because they wrap.
-// before_arrival(): does nothing. Test instances specialise all three.
+// before_arrival(): does nothing. The soak instances specialise them (instances/soak.cu).
 template <typename S>
 __device__ __forceinline__ unsigned first_count(const LaunchParams&) {
   return 0;
@@ -22,7 +22,7 @@ __device__ __forceinline__ bool reached(unsigned seen, unsigned expected) {
 template <typename S>
 __device__ __forceinline__ void before_arrival(const LaunchParams&, unsigned /*expected*/) {}
 
-// Thread 0 records what it does from now on in the timeline; no-ops in an instance that does not record.
+// Mark in the timeline what thread 0 does from now on; no-ops in an instance that does not record.
 template <typename S>
 __device__ __forceinline__ void record(Shared<S>& s, SpanKind kind) {
   if constexpr (kRecords<S>) s.track.mark(kind);
@@ -38,7 +38,7 @@ __device__ __forceinline__ void record_wait(const LaunchParams& p, Shared<S>& s,
     s.track.enter(SpanKind::kExchange, phase, layer, position - p.position);
 }
 
-// In Shared::expected thread 0 keeps the arrivals that complete all phases so far. The count wraps
+// Thread 0 keeps in Shared::expected how many arrivals complete all phases so far. The count wraps
 // and is compared by difference; in shared memory it costs the other threads no register.
 struct GridExchange {
   const LaunchParams& p;
@@ -72,7 +72,7 @@ struct GridExchange {
   }
 
   // All threads of the block call this when they leave the launch early. A failed wait is recorded
-  // here, because the next phase's weights occupy the registers during it (CUDA 12.8 would spill).
+  // here: during the wait the next phase's weights occupy the registers (CUDA 12.8 would spill).
   template <typename S>
   __device__ __forceinline__ void block_leave(const Shared<S>& s, int position) const {
     if (threadIdx.x != 0 || s.wait_ok != 0 || blockIdx.x >= kMostRecords) return;

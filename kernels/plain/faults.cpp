@@ -24,7 +24,7 @@ bool has_hook(PlantedFault fault) {
 
 std::unique_ptr<Engine> make_plain_with_hook(const ModelWeights& weights, PlainOptions options) {
   if (!has_hook(options.fault)) {
-    throw Error(ErrorKind::kBadInput, "plain megakernel: no hook for fault " +
+    throw Error(ErrorKind::kBadInput, "plain megakernel: no hook of the kernel plants fault " +
                                           std::string(planted_fault_name(options.fault)));
   }
   if (!weights.config.shape.same_layer_shape(kTiny)) {

@@ -16,7 +16,7 @@ struct Instance {
   int shared_bytes;
 };
 
-// Instances [0, kCount). Naming a kernel here compiles it, for NVRTC too.
+// Instances [0, kCount). Kernels named here are compiled, by NVRTC too.
 template <int kCount, int... kIndices>
 struct Instances : Instances<kCount - 1, kCount - 1, kIndices...> {};
 template <int... kIndices>

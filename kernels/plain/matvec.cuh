@@ -8,7 +8,7 @@ namespace mkbench::plain {
 
 // Weights that a warp reads at once: 32 lanes x 8.
 inline constexpr int kChunk = 256;
-// Chunks that a warp holds: 48 of a thread's 128 registers, 96 KB in flight on a multiprocessor.
+// Most chunks a warp holds: 48 of a thread's 128 registers, 96 KB in flight on a multiprocessor.
 inline constexpr int kMostChunks = 12;
 // Tiles are sized for the rows that a block has in a grid of this size; with fewer blocks, each has more tiles.
 inline constexpr int kUsualBlocks = 128;
@@ -117,8 +117,8 @@ __device__ __forceinline__ float add_segments(float sum, const float* row_sums, 
 // Runs a phase's work units (rows, or pairs of rows) through tiles of kTileUnits. The caller has
 // loaded the first tile. row(first, t) returns the first weight of tile row t of the tile that
 // starts at unit `first`, or null. In finish(row_sums, first, count) warp 0 turns row_sums into the
-// results of units [first, first + count), while the other warps go on with the next tile: they can
-// be one tile ahead, because each tile ends with a barrier, and so row_sums has two halves.
+// results of units [first, first + count), while the other warps go on with the next tile: they are
+// at most one tile ahead, because each tile ends with a barrier; so row_sums has two halves.
 template <int kTileUnits, typename S, typename Tile, typename Row, typename Finish>
 __device__ __forceinline__ void block_matvec(Shared<S>& s, Tile& tile, int units, Row row,
                                              Finish finish) {

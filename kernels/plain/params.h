@@ -35,7 +35,7 @@ struct LaunchParams {
   unsigned long long* token_ns;  // (steps + 1) global timer at each step's start and at the end
   unsigned long long* cycles;    // (2) clock of block 0's multiprocessor at start and end
 
-  unsigned* arrivals;  // exchange counter, 0 at launch (first_count, in tests)
+  unsigned* arrivals;  // exchange counter, 0 at launch, first_count in soaks
   unsigned* abort;     // 0 at launch; 1 makes every wait give up
   KernelStatus* status;
 
@@ -51,7 +51,7 @@ struct LaunchParams {
   float eps;
   unsigned long long spin_limit_ns;
   BlockRecords* records;
-  // Only test instances read these: the exchange counter's initial value, and delays before arrivals.
+  // For soak instances only: the exchange counter's initial value, and delays before arrivals.
   unsigned first_count, delay_seed, delay_ns;
   TimelineBuffers timeline;  // set for the recording instance only (instances/recorded.cu)
 };

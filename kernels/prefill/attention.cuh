@@ -117,8 +117,8 @@ struct WarpAttention {
       for (int i = 0; i < 4; ++i) {
 #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          // A row without keys so far has kMasked as its maximum, so a masked score minus the
-          // maximum would be 0: a select gives it the weight 0.
+          // A row without keys so far has the maximum kMasked, so a masked score would weigh
+          // 2^0 = 1: a select gives it the weight 0.
           float& x = scores[i][2 * r + e];
           x = x == kMasked ? 0.0f : ptx::exp2_approx(x - top);
           sum[r] += x;

@@ -14,12 +14,12 @@ size_t align_256(size_t bytes) { return (bytes + 255) / 256 * 256; }
 void check(const PrefillModel& model, int kv_heads, int max_context, size_t count, int position) {
   const ModelShape& s = model.shape;
   if (!supports(s) || kv_heads != s.kv_heads) {
-    throw Error(ErrorKind::kBadInput,
-                "prefill: head_dim is " + std::to_string(s.head_dim) +
-                    ", wanted 128; hidden_size " + std::to_string(s.hidden) +
-                    " and intermediate_size " + std::to_string(s.intermediate) +
-                    ", wanted multiples of 64; num_key_value_heads is " +
-                    std::to_string(s.kv_heads) + ", wanted " + std::to_string(kv_heads));
+    throw Error(
+        ErrorKind::kBadInput,
+        "prefill: not all of these are as wanted: head_dim is " + std::to_string(s.head_dim) +
+            ", wanted 128; hidden_size " + std::to_string(s.hidden) + " and intermediate_size " +
+            std::to_string(s.intermediate) + ", wanted multiples of 64; num_key_value_heads is " +
+            std::to_string(s.kv_heads) + ", wanted " + std::to_string(kv_heads));
   }
   if (position < 0 || static_cast<int64_t>(position) + static_cast<int64_t>(count) > max_context) {
     throw Error(ErrorKind::kBadInput, "prefill: " + std::to_string(position) + " rows + " +

@@ -30,7 +30,7 @@ __device__ __forceinline__ unsigned next_epoch(unsigned epoch) {
   return epoch == 255 ? 1 : epoch + 1;
 }
 
-// The place of a wait in the token, for the fault report.
+// Where in a step a wait stands, for the fault report.
 struct Site {
   Phase phase;
   int layer, position;

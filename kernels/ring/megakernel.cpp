@@ -131,8 +131,8 @@ class RingEngine final : public LaunchEngine {
     options_.ablation = options.ablation;
   }
 
-  // count_from is ignored: each launch begins with zeroed words and epoch 1. Instead of delays, a
-  // seed sets the loader's pace; half of the seeds set the slow path, half a split of the context.
+  // count_from is ignored: each launch begins with zeroed words and epoch 1. Instead of delays,
+  // delay_seed sets the loader's pace; one of its bits sets the slow path, another one split_from.
   std::optional<std::string> stress(const Stress& stress) override {
     const auto bits = static_cast<unsigned>(stress.delay_seed);
     const bool delays = stress.delay_us > 0;

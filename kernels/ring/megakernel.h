@@ -1,7 +1,7 @@
-// The ring megakernel as an engine. Weights stream through a ring in shared memory and results
-// carry their own readiness, so that memory never waits for the dependency chain. It needs sm_90a
-// or later, and an even number of layers, at most 64, of a shape that rows.h accepts. The kernel is
-// in kernel.cuh.
+// The ring megakernel as an engine. Weights stream through a ring in shared memory, and every
+// word that blocks exchange shows by itself whether it is ready (exchange.cuh), so that memory
+// never waits for the dependency chain. It needs sm_90a or later, and an even number of layers, at
+// most 64, of a shape that rows.h accepts. The kernel is in kernel.cuh.
 #pragma once
 
 #include <memory>

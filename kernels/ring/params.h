@@ -116,8 +116,8 @@ struct LaunchParams {
   TimelineBuffers timeline;      // set for the recording instance only (instances/recorded.cu)
 };
 
-// How often a block of a recorded launch reads both clocks in a step. At full load a multiprocessor's clock changes
-// pace within microseconds, so readings a token apart would be too sparse to interpolate between.
+// The most times that a block of a recorded launch reads both clocks (timeline_events.h) in a step.
+// Under load a multiprocessor's clock changes pace in microseconds: one reading a token is too few.
 inline constexpr int kReadingsPerStep = 128;
 
 // The tracks of a block in a timeline.

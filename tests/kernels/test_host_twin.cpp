@@ -267,10 +267,12 @@ TEST_CASE("restore refuses a prefix that is not the snapshot's", "[host_twin]") 
   Snapshot s = e->save();
   e->restore(s);
   s.position = -1;
-  require_bad_input([&] { e->restore(s); }, "snapshot at position -1, sequence at 32");
+  require_bad_input([&] { e->restore(s); },
+                    "snapshot's position is -1, wanted 0 to the sequence's 32");
   s.position = 32;
   e->reset();
-  require_bad_input([&] { e->restore(s); }, "snapshot at position 32, sequence at 0");
+  require_bad_input([&] { e->restore(s); },
+                    "snapshot's position is 32, wanted 0 to the sequence's 0");
   std::vector<int32_t> ids = random_ids(33, 4);
   ids[31] = (ids[31] + 1) % kOdd.vocab;  // only the last row differs
   e->prefill(ids);

@@ -101,7 +101,7 @@ __device__ __forceinline__ float running_maximum<FaultyTiny>(
   return maximum;
 }
 
-// Rounds merge factors too: in a short context a half warp has one row, whose weight 1 is exact.
+// Rounds merge factors too: with one row a half warp (short context) its weight is exactly 1.
 template <>
 __device__ __forceinline__ float add_weighted<FaultyTiny>(float sum, float weight, float value) {
   if (planted(PlantedFault::kBf16Softmax)) weight = widen(narrow(weight));
@@ -151,7 +151,7 @@ __device__ __forceinline__ void block_unwrite_row(const LaunchParams& p, int lay
   });
 }
 
-// Called between the wait for swiglu and phase_down(): no other block reads these rows until then.
+// Called between the wait for swiglu and phase_down(), when no other block reads this block's rows.
 __device__ __forceinline__ void block_drop_residual(const LaunchParams& p) {
   const Range rows =
       partition(Faulty::kHidden, static_cast<int>(gridDim.x), static_cast<int>(blockIdx.x));
