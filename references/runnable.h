@@ -85,7 +85,7 @@ struct CompiledShape {
   ModelShape shape;  // layers and vocabulary are run-time values
 };
 
-// Every row of the shape table, and tiny; a test compares the list with the kernels of `plain`.
+// Every row of the shape table, and tiny. A test compares it with the kernels of the engine plain.
 inline constexpr auto kCompiledShapes = [] {
   std::array<CompiledShape, std::size(kShapeTable) + 1> all{};
   for (size_t i = 0; i < std::size(kShapeTable); ++i)

@@ -33,7 +33,7 @@ std::string of_epoch(int64_t epoch, int64_t wanted) {
   return "epoch " + std::to_string(epoch) + " of " + std::to_string(wanted);
 }
 
-// The first block that waits for epoch s.wanted (or an unknown one), else the first that waits.
+// The first waiting block that is not known to be behind s.wanted, else the first waiting block.
 const BlockPlace* find_waiter(const Standstill& s) {
   const BlockPlace* any = nullptr;
   for (const BlockPlace& b : s.blocks) {
