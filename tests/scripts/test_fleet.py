@@ -114,7 +114,7 @@ class Local(FleetCliTest):
 
         again = self.fleet("merge", self.out)
         self.assertEqual((again.returncode, again.stdout), (0, done.stdout), again.stderr)
-        self.assertIn("0 reports added, 12 known, 0 refused", again.stderr)
+        self.assertIn("0 reports added, 12 already in the store, 0 refused", again.stderr)
         self.check_whole(12)
 
     def test_a_cell_that_fails_on_one_card_runs_on_another(self):
@@ -193,7 +193,8 @@ case "$*" in *uuid,name*) echo "{cards}" ;; *ecc*) echo "51, 200.5, 1980, 2619, 
         self.check_whole(1)
 
     def test_cards_that_are_not_there(self):
-        for more, visible, said in (("[cards]\nonly = [\"GPU-abc\"]\n", None, "cards.only: 'GPU-abc': found GPU-0000"),
+        for more, visible, said in (("[cards]\nonly = [\"GPU-abc\"]\n", None,
+                                     "cards.only: found 'GPU-abc', wanted the beginning of one of GPU-0000"),
                                     ("[cards]\ncount = 4\n", None, "cards.count: found 4, wanted at most the 3 cards"),
                                     ("", "", "CUDA_VISIBLE_DEVICES= leaves none of 3 cards")):
             done = self.fleet(self.cuda(more), "--out", self.out, visible=visible)
