@@ -100,7 +100,7 @@ class Workshop:
         shutil.rmtree(place, ignore_errors=True)
         place.mkdir(parents=True)
         try:
-            return (self.killer_of_python if file.endswith(".py") else self.killer_of_cpp)(file, text, place)
+            return (self.killer_of_cpp if file.endswith(".cpp") else self.killer_of_script)(file, text, place)
         finally:
             shutil.rmtree(place, ignore_errors=True)
 
@@ -158,43 +158,62 @@ class Workshop:
 
         return link
 
-    def killer_of_python(self, file: str, text: str, place: pathlib.Path) -> str | None:
-        """Tries, in a copy of the tree, the tests in Python that import or start the module, or one that imports it."""
+    def killer_of_script(self, file: str, text: str, place: pathlib.Path) -> str | None:
+        """Tries, in a copy of the tree, the tests in Python that import or start the script, or one that needs it. mkbench
+        and its hosts lie in the copy, as if installed, and so start its scripts: the room's tests named after it follow."""
+        script = pathlib.PurePosixPath(file)
         try:
-            compile(text, file, "exec")
-        except SyntaxError:
+            compile(text, file, "exec") if script.suffix == ".py" else run(["bash", "-n", "-c", text], ROOT)
+        except (SyntaxError, Trouble):
             return None
         tree = place / "tree"
         for name in tracked_files(untracked=True):
             (tree / name).parent.mkdir(parents=True, exist_ok=True)
             os.link(ROOT / name, tree / name)
+        for name in PROGRAMS:
+            os.link(self.build / "harness" / name, tree / name)
+        mode = (tree / file).stat().st_mode
         (tree / file).unlink()
-        modules = "|".join(users_of(pathlib.PurePosixPath(file).stem))
-        uses = re.compile(rf"\b(?:import|from) (?:{modules})\b|\b(?:{modules})\.py\b")
-        tests = [test for test in self.tests
-                 if test.is_python() and uses.search(pathlib.Path(test.command[1]).read_text(encoding="utf-8"))]
-        for test in tests:
-            command = [part.replace(f"{ROOT}/tests/", f"{tree}/tests/") for part in test.command]
+        scripts = users_of(script.name)
+        direct = [test for test in self.tests if test.is_python() and
+                  needs(scripts, pathlib.Path(test.command[1]).read_text(encoding="utf-8"))]
+        words = tuple(f"test_{re.split('[_.]', name)[0]}" for name in scripts)
+        programs = [path.stem for path in (ROOT / "tests" / room_of(file)).glob("*.cpp")]
+
+        def is_named(test: Test) -> bool:
+            return test.name.startswith(words) if test.is_python() else any(one.startswith(words) for one in programs)
+
+        others = [test for test in self.tests if test.room == room_of(file) and is_named(test) and test not in direct]
+        for test in sorted(direct + others, key=lambda test: (not test.name.startswith(f"test_{script.stem}"),
+                                                              not is_named(test), test.room != room_of(file))):
+            program = tree / pathlib.Path(test.command[0]).name
+            if not test.is_python() and not program.exists():
+                os.link(test.command[0], program)
+            command = [part.replace(f"{ROOT}/tests/", f"{tree}/tests/") for part in test.command] if test.is_python() else \
+                [str(program), *test.command[1:], "--abort"]
+            environment = {key: value.replace(f"{self.build}/harness/", f"{tree}/")
+                           for key, value in test.environment.items()}
             (tree / file).write_text(text)
-            if self.passes(test, command, test.environment, place / "tmp"):
+            (tree / file).chmod(mode)
+            if self.passes(test, command, environment, place / "tmp"):
                 continue
             # A test may fail in any copy of the tree.
             shutil.copyfile(ROOT / file, tree / file)
-            if self.is_sound(test, command, place):
+            if self.is_sound(test, command, environment, place):
                 return test.name
-        return "" if tests else None
+        return "" if direct + others else None
 
     def fails(self, test: Test, command: list[str], environment: dict[str, str], place: pathlib.Path) -> bool:
         """Whether the test fails with the mutant; False where it fails without one too."""
         return (not self.passes(test, command, environment, place / "tmp") and
-                self.is_sound(test, test.command, place))
+                self.is_sound(test, test.command, test.environment, place))
 
-    def is_sound(self, test: Test, command: list[str], place: pathlib.Path) -> bool:
+    def is_sound(self, test: Test, command: list[str], environment: dict[str, str], place: pathlib.Path) -> bool:
         """Whether the test passes by this command, without a mutant; tried once."""
         in_copy = f"{place}/" in " ".join(command)
         with self.locks[f"{test.name} {in_copy}"]:
             if (test.name, in_copy) not in self.sound:
-                self.sound[test.name, in_copy] = self.passes(test, command, test.environment, place / "sound")
+                self.sound[test.name, in_copy] = self.passes(test, command, environment, place / "sound")
             return self.sound[test.name, in_copy]
 
     def passes(self, test: Test, command: list[str], environment: dict[str, str], place: pathlib.Path) -> bool:
@@ -202,7 +221,9 @@ class Workshop:
         # stdout and stderr are two files, because a test checks that a host's stdout goes to stderr.
         with (open(place / "stdout", "wb") as out, open(place / "stderr", "wb") as err,
               subprocess.Popen(command, cwd=test.folder, stdout=out, stderr=err, start_new_session=True,
-                               env=os.environ | environment | {"TMPDIR": str(place)}) as process):
+                               env=os.environ | environment | {
+                                   # The scratch lies in the repository, and a test's folders are in none.
+                                   "TMPDIR": str(place), "GIT_CEILING_DIRECTORIES": str(self.scratch)}) as process):
             try:
                 return process.wait(test.limit_s) in (0, SKIPPED)
             except subprocess.TimeoutExpired:
@@ -218,13 +239,19 @@ def subfolders(folder: str, names: list[str]) -> list[str]:
     return [name for name in names if (pathlib.Path(folder) / name).is_dir()]
 
 
-def users_of(module: str) -> set[str]:
-    """The module, and all of scripts/ and dev/ that import it, directly or not."""
-    texts = {path.stem: path.read_text(encoding="utf-8") for folder in ("scripts", "dev")
-             for path in (ROOT / folder).glob("*.py")}
-    found, more = set(), {module}
+def needs(scripts: set[str], text: str, starts: str = "") -> bool:
+    """Whether the text imports one of these, or names one of them after `starts`."""
+    modules = "|".join(name.removesuffix(".py") for name in scripts)
+    names = "|".join(map(re.escape, scripts))
+    return bool(re.search(rf"^\s*(?:from|import) (?:{modules})\b|{starts}\b(?:{names})\b", text, re.MULTILINE))
+
+
+def users_of(script: str) -> set[str]:
+    """The script, and all of scripts/ and dev/ that import or source it, directly or not."""
+    texts = {path.name: path.read_text(encoding="utf-8") for folder in ("scripts", "dev")
+             for path in (ROOT / folder).glob("*.*")}
+    found, more = set(), {script}
     while more:
         found |= more
-        imports = re.compile(rf"^\s*(?:from|import) (?:{'|'.join(found)})\b", re.MULTILINE)
-        more = {name for name, text in texts.items() if imports.search(text)} - found
+        more = {name for name, text in texts.items() if needs(found, text, r"^\s*(?:\.|source) .*")} - found
     return found

@@ -5,18 +5,19 @@ usage: mutants.py [--draw N] [--seed S]   N mutants (150) by a seed (1), spread 
        mutants.py --table                 the mutants of tests/mutants/*.toml, which no rule makes
        mutants.py --check                 builds and tests nothing: are the tables right?
 
-universalmutator makes the mutants, by the rules tests/mutants/cpp.rules and python.rules: comparisons turned and moved by
-one, operands of guards dropped, calls dropped, arguments exchanged, constants one more. All tests must be built
-(`scripts/setup.sh`). A mutant of C++ is compiled with -O0 and linked, before the libraries, into each program that is
-tried: the unit tests of its room, the light ones that link its library, and mkbench for the room's tests in Python. One
-of Python is tried in a copy of the tree, by the tests that import or start the script. A mutant that cannot be tried is
-replaced by another. Left out: headers, code for the card (.cu), what only a card runs, and dev/.
+universalmutator makes the mutants, by the rules of tests/mutants/*.rules: comparisons turned and moved by one, operands
+of guards dropped, calls dropped, arguments exchanged, constants one more. All tests must be built (`scripts/setup.sh`).
+A mutant of C++ is compiled with -O0 and linked, before the libraries, into each program that is tried: the unit tests of
+its room, the light ones that link its library, and mkbench for the room's tests in Python. One of a script is tried in a
+copy of the tree, by the tests that import or start it, then by those of its room named after it. A mutant that cannot
+be tried is replaced by another. Left out: headers, code for the card (.cu), what only a card runs, and dev/.
 
 tests/mutants/equivalent.toml names mutants that no test can notice, each with the reason. Exit status: 1 if under 90 % are
 killed, or under 85 % in a room of ten or more mutants, or if a table is wrong; 2 if mutants could not be tried.
 """
 
 import argparse
+import ast
 import collections
 import concurrent.futures
 import contextlib
@@ -37,9 +38,9 @@ from mutant_workshop import Trouble, Workshop, room_of, run
 from tracked_files import ROOT, tracked_files
 
 TABLES, EQUIVALENT = pathlib.Path("tests", "mutants"), "equivalent.toml"
-RULES = {".cpp": "cpp.rules", ".py": "python.rules"}
+RULES = {".cpp": "cpp.rules", ".py": "python.rules", ".sh": "shell.rules"}
 # Where the mutants lie. Without a card no test runs the device's half of kernels, harness/device, host and micro.
-FOLDERS = re.compile(r"(harness/(?!micro/|device/)|references/|kernels/host_twin/|scripts/)")
+FOLDERS = re.compile(r"(harness/(?!micro/|device/|host/cuda_program_tune)|references/|kernels/host_twin/|scripts/)")
 WANTED, WANTED_OF_A_ROOM, LARGE_ROOM = 0.90, 0.85, 10
 
 
@@ -107,13 +108,21 @@ def generated(file: str, lines: set[int] | None = None, root: pathlib.Path = ROO
     """All mutants of a file by the rules, or those of some of its lines."""
     from universalmutator import mutator
 
-    source = (root / file).read_text(encoding="utf-8").splitlines(keepends=True)
+    text = (root / file).read_text(encoding="utf-8")
+    source, prose = text.splitlines(keepends=True), docstring_lines(text) if file.endswith(".py") else set()
     rules = root / TABLES / RULES[pathlib.PurePosixPath(file).suffix]
     with contextlib.redirect_stdout(io.StringIO()) as said:
         made = mutator.mutants_regexp(source, [str(rules)], ignorePatterns=[], ignoreStringOnly=True)
     if "FAILED TO COMPILE" in said.getvalue():
         raise Trouble(said.getvalue())
-    return [Mutant(file, source[n - 1], new, n) for n, new, *_ in made if lines is None or n in lines]
+    return [Mutant(file, source[n - 1], new, n) for n, new, *_ in made
+            if n not in prose and (lines is None or n in lines)]
+
+
+def docstring_lines(text: str) -> set[int]:
+    """Lines of a text in Python that state no behaviour, as comments do not."""
+    return {line for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+            for line in range(node.lineno, node.end_lineno + 1)}
 
 
 def sources() -> dict[str, list[str]]:

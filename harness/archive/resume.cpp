@@ -70,7 +70,8 @@ void Resumption::check_identity(const std::string& command) const {
 
 void Resumption::check_files(const std::vector<std::string>& engines) const {
   const json files = before_.meta.value("engine_sha256", json::object());
-  for (const auto& [engine, sha256] : describe_identity("", engines)["engine_sha256"].items()) {
+  const json now = describe_identity("", engines);
+  for (const auto& [engine, sha256] : now["engine_sha256"].items()) {
     if (files.value(engine, json()) != sha256) {
       refuse("sha256 of " + engine, sha256.get<std::string>(),
              text_at(files, {engine.c_str()}) + " as in the interrupted run");

@@ -155,7 +155,7 @@ std::optional<Interval> median_interval(std::span<const double> values, double c
   const double n = static_cast<double>(sorted.size());
   // `tail`: the probability that at most `below` of n values lie under the median.
   double term = std::pow(0.5, n), tail = term;
-  if (sorted.empty() || tail > (1 - confidence) / 2) return std::nullopt;
+  if (tail > (1 - confidence) / 2) return std::nullopt;
   size_t below = 0;
   for (;;) {
     const double k = static_cast<double>(below + 1);
@@ -183,7 +183,7 @@ std::optional<double> percentile(std::span<const double> values, double p) {
 int count_outliers(std::span<const double> values) {
   constexpr double kRanges = 3;
   const std::optional<double> low = percentile(values, 25), high = percentile(values, 75);
-  if (!low || !high) return 0;
+  if (!low) return 0;  // both need as many values
   const double reach = kRanges * (*high - *low);
   return static_cast<int>(std::count_if(values.begin(), values.end(), [&](double v) {
     return v < *low - reach || v > *high + reach;
@@ -193,7 +193,7 @@ int count_outliers(std::span<const double> values) {
 std::optional<double> middle_deviation(std::span<const double> values) {
   constexpr double kBetween = 2.563;  // standard deviations from one percentile to the other
   const std::optional<double> low = percentile(values, 10), high = percentile(values, 90);
-  if (!low || !high) return std::nullopt;
+  if (!low) return std::nullopt;  // both need as many values
   return (*high - *low) / kBetween;
 }
 

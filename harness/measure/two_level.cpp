@@ -104,7 +104,8 @@ std::vector<double> log_ratios(const PairedBlocks& blocks) {
   return ratios;
 }
 
-// Mean of ln(process mean), and the variance of that mean; the latter absent with one process.
+// Mean of ln(process mean), NaN without a process, and the variance of that mean; the latter absent
+// with one process.
 struct LogMean {
   double mean = 0;
   std::optional<double> variance;
@@ -123,7 +124,6 @@ LogMean log_mean_of(const ByProcess& all) {
   }
   LogMean result;
   result.processes = static_cast<int>(logs.size());
-  if (logs.empty()) return result;
   result.mean = mean_of(logs);
   if (logs.size() > 1) {
     const double deviation = deviation_of(logs, result.mean);
@@ -136,11 +136,10 @@ LogMean log_mean_of(const ByProcess& all) {
 // between the smaller side's degrees of freedom and the sum of both.
 int welch_freedom(const LogMean& a, const LogMean& b) {
   const double sum = *a.variance + *b.variance;
-  if (!(sum > 0)) return 1;
   const auto part = [](const LogMean& side) {
     return *side.variance * *side.variance / (side.processes - 1);
   };
-  return std::max(1, static_cast<int>(sum * sum / (part(a) + part(b))));
+  return static_cast<int>(std::max(1.0, sum * sum / (part(a) + part(b))));  // max(1, NaN) is 1
 }
 
 }  // namespace
@@ -209,9 +208,8 @@ PairedSpeedup paired_speedup(const std::vector<PairedBlocks>& processes, double 
   const double mean = mean_of(units.values);
   result.speedup = std::exp(mean);
   if (result.processes == 1 && result.blocks < kMinBlocksForInterval) return result;
-  const std::optional<double> half = half_width(units, confidence);
-  if (!half) return result;
-  result.ci = Interval{std::exp(mean - *half), std::exp(mean + *half)};
+  const double half = half_width(units, confidence).value();
+  result.ci = Interval{std::exp(mean - half), std::exp(mean + half)};
   if (!seed) return result;
   if (const auto bca = bca_interval(units.values, confidence, *seed))
     result.bca_ci = Interval{std::exp(bca->low), std::exp(bca->high)};

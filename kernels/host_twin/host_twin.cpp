@@ -169,7 +169,6 @@ class HostTwin final : public Engine {
     shared_.poison();
     for (Block& b : blocks_) b.local.poison();
     kv_->poison(position_);
-    std::fill(tokens_.begin(), tokens_.end(), -1);
     stepped_ = false;
   }
 
@@ -309,7 +308,7 @@ class HostTwin final : public Engine {
     for (int t = 0; forced && t < n; ++t) {
       inputs.push_back(t == 0 ? pending_ : checked_id("decode: forced", forced[t]));
     }
-    tokens_.assign(static_cast<size_t>(n), -1);
+    std::vector<int32_t> tokens(static_cast<size_t>(n), -1);
     launch({.position = position_,
             .steps = n,
             .first_id = pending_,
@@ -317,11 +316,11 @@ class HostTwin final : public Engine {
             .vectors = steps.in,
             .logits_out = steps.logits_out,
             .hidden_out = steps.hidden_out,
-            .tokens_out = tokens_.data()});
-    pending_ = tokens_.back();
+            .tokens_out = tokens.data()});
+    pending_ = tokens.back();
     const std::chrono::duration<double, std::milli> elapsed = Clock::now() - begin;
     times_.host_ms = elapsed.count();
-    return tokens_;
+    return tokens;
   }
 
   // Runs all blocks to the end of `work` and moves the position. Throws Error(kHang), which names
@@ -401,7 +400,6 @@ class HostTwin final : public Engine {
   bool stepped_ = false;  // shared_.hidden holds the last step of this sequence
   bool faulted_ = false;
   int64_t launches_ = 0;
-  std::vector<int32_t> tokens_;
   DecodeTimes times_;
   bool records_ = false;
   std::optional<TwinTimeline> timeline_;  // the last launch's

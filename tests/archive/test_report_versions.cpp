@@ -70,3 +70,24 @@ TEST_CASE("a report without a seal is one of before there were seals") {
     }
   }
 }
+
+TEST_CASE("what is no report of this schema is refused by its field") {
+  const json sound = to_json(sound_report());
+  const auto with = [&](const char* at, const json& value) {
+    json edited = sound;
+    edited[json::json_pointer(at)] = value;
+    return edited;
+  };
+  for (const json& version : json::array({"0.9.0", "11.0.0", "1.", "1.-1.0", 1.8})) {
+    CHECK_THAT(refusal(with("/schema/version", version)),
+               ContainsText("schema.version: found " + version.dump() + ", wanted 1.*"));
+  }
+  CHECK(refusal(with("/schema/id", "x")) == R"(schema.id: found "x", wanted "mkbench.report")");
+  CHECK_THAT(refusal(with("/schema", {})),
+             ContainsText("schema: found ") && ContainsText("object"));
+  CHECK(refusal(with("/cases/0/engines/1/samples/1/valid", 1)) ==
+        "cases[0].engines[1].samples[1].valid: found 1, wanted true or false");
+  CHECK(refusal(with("/cases", json::object())) == "cases: found {}, wanted a list");
+  CHECK_THROWS_WITH(differences_of(with("/meta/options/confidence/value", "7"), false),
+                    ContainsText("meta.options.confidence.value: --confidence: '7'"));
+}

@@ -12,17 +12,8 @@ from support.cli_support import BINARY, CliTest, DATA, environment
 
 # arguments, exit code, what stderr must say
 USAGE = [
-    (["--bloks", "3"], 2, "--blocks"),
     (["--no-such-flag"], 2, "--no-such-flag"),
     (["--junit", "nowhere/x.xml", "--device", "cpu"], 2, "there is no folder nowhere"),
-    (["--compare", "compilde"], 2, "compilde"),
-    (["--compare", "none,eager"], 2, "alone"),
-    (["--ids", "1,,2"], 2, "empty item"),
-    (["endure"], 2, "endure"),
-    (["-n", "0"], 2, "--n-gen"),
-    (["--processes", "4", "--blocks", "3"], 2, "--blocks 3 is below --processes 4"),
-    (["--processes", "2", "--in-process"], 2, "--in-process is one process"),
-    (["-o", "xml"], 2, "--output"),
     (["--model", "no-such-model", "--device", "cpu"], 2, "no-such-model"),
     (["--model", "synthetic:odd", "--device", "cpu"], 2, "short"),
     (["--model", "tiny", "--device", "cpu", "-d", "4090", "-n", "7"], 2, "4097"),

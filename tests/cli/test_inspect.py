@@ -1,16 +1,13 @@
 """`mkbench inspect`: differences planted in a small folder, one at a time and all at once; other folders."""
 
 import json
-import os
 import pathlib
 import struct
-import subprocess
 import unittest
 
 from support.cli_support import CliTest
 from support.snapshot_files import Checkpoint, write_safetensors
 
-LOAD_PROBE = os.environ["LOAD_PROBE"]
 LAYER = "model.layers.{}.{}.weight"
 
 
@@ -46,14 +43,6 @@ def config(key, value):
     return change
 
 
-def rope(**more):
-    return lambda checkpoint: checkpoint.config["rope_parameters"].update(more)
-
-
-def layer_types(checkpoint):
-    checkpoint.config["layer_types"] = ["full_attention", "sliding_attention", "full_attention", "full_attention"]
-
-
 def missing(checkpoint):
     del checkpoint.tensors[LAYER.format(3, "mlp.up_proj")]
 
@@ -69,10 +58,6 @@ def renamed(checkpoint):
 
 def transposed(checkpoint):
     checkpoint.tensors[LAYER.format(0, "self_attn.o_proj")][1].reverse()
-
-
-def rank(checkpoint):
-    checkpoint.tensors[LAYER.format(0, "input_layernorm")][1].insert(0, 1)
 
 
 def dtype(checkpoint):
@@ -92,44 +77,19 @@ def not_a_number(checkpoint):
     checkpoint.tensors[name][2] = checkpoint.tensors[name][2][:-2] + b"\xc0\x7f"
 
 
-def zeros(checkpoint):
-    name = LAYER.format(2, "self_attn.q_proj")
-    checkpoint.tensors[name][2] = bytes(len(checkpoint.tensors[name][2]))
-
-
 def manifest(checkpoint):
     checkpoint.manifest = {"files": {"config.json": {"sha256": "0" * 64}, "model.safetensors": {"sha256": "1" * 64}}}
 
 
-# (what is planted, severity, field, a part of what was expected, of what was found, of the source)
+# (what is planted, severity, field, a part of what was expected, of what was found, of the source): one of each kind.
+# tests/references/test_inspection.cpp has every row of the input tables, and holds inspect to the loader.
 CONFIG = "config.json:"
 PLANTED = [
     (config("model_type", "qwen2"), "unsupported", "model_type", "'qwen3'", "'qwen2'", CONFIG + "model_type"),
-    (config("architectures", ["Other"]), "unsupported", "architectures", "Qwen3ForCausalLM", "Other",
-     CONFIG + "architectures"),
-    (config("quantization_config", {"quant_method": "fp8"}), "unsupported", "quantization_config", "absent", "present",
-     CONFIG + "quantization_config"),
     (config("max_position_embeddings", None), "fatal", "max_position_embeddings", "a value", "absent",
      CONFIG + "max_position_embeddings"),
-    (config("rms_norm_eps", "1e-6"), "fatal", "rms_norm_eps", "a number above 0", "'1e-6'", CONFIG + "rms_norm_eps"),
-    (config("hidden_act", "gelu"), "unsupported", "hidden_act", "'silu'", "'gelu'", CONFIG + "hidden_act"),
-    (config("attention_bias", True), "unsupported", "attention_bias", "false", "true", CONFIG + "attention_bias"),
-    (config("use_sliding_window", True), "unsupported", "use_sliding_window", "false", "true",
-     CONFIG + "use_sliding_window"),
-    (rope(rope_type="yarn"), "unsupported", "rope_parameters.rope_type", "'default'", "'yarn'",
-     CONFIG + "rope_parameters.rope_type"),
     (config("rope_theta", 10000), "fatal", "rope_theta", "1000000 as in rope_parameters.rope_theta", "10000",
      CONFIG + "rope_theta"),
-    (rope(mrope_section=[24, 20, 20]), "unsupported", "rope_parameters.'mrope_section'", "absent", "[24,20,20]",
-     CONFIG + "rope_parameters"),
-    (config("partial_rotary_factor", 0.5), "unsupported", "partial_rotary_factor", "1", "0.5",
-     CONFIG + "partial_rotary_factor"),
-    (layer_types, "unsupported", "layer_types[1]", "'full_attention'", "'sliding_attention'", CONFIG + "layer_types"),
-    (config("dtype", "float16"), "unsupported", "dtype", "'bfloat16'", "'float16'", CONFIG + "dtype"),
-    (config("num_key_value_heads", 3), "fatal", "num_attention_heads", "a multiple of num_key_value_heads 3", "4",
-     CONFIG + "num_attention_heads"),
-    (config("intermediate_size", "384"), "fatal", "intermediate_size", "an integer", "'384'",
-     CONFIG + "intermediate_size"),
     (config("num_hidden_layers", 5), "fatal", "tensor missing", "model.layers.4.input_layernorm.weight", "absent",
      "model.layers.4.input_layernorm.weight"),
     (missing, "fatal", "tensor missing", "model.layers.3.mlp.up_proj.weight", "absent", "model.safetensors:"),
@@ -138,12 +98,10 @@ PLANTED = [
      "model.layers.1.self_attn.query_norm.weight", "model.safetensors:"),
     (transposed, "fatal", "tensor shape", "[128, 512]", "[512, 128] (transposed?)",
      "model.layers.0.self_attn.o_proj.weight"),
-    (rank, "fatal", "tensor shape", "[128]", "[1, 128]", "model.layers.0.input_layernorm.weight"),
     (dtype, "unsupported", "tensor dtype", "BF16", "F32", "model.norm.weight"),
     (head, "fatal", "tie_word_embeddings", "model.embed_tokens.weight", "first in row 17", "lm_head.weight"),
     (not_a_number, "fatal", "tensor values", "finite", "1 values are NaN or Inf",
      "model.layers.2.mlp.down_proj.weight"),
-    (zeros, "fatal", "tensor values", "not all zero", "values are zero", "model.layers.2.self_attn.q_proj.weight"),
     (manifest, "fatal", "manifest", "", "sha256 is", "config.json"),
 ]
 
@@ -167,25 +125,9 @@ class InspectTest(CliTest):
     def severities(self, report):
         return {f["severity"] for f in report["findings"]} - {"information"}
 
-    def loads(self, folder):
-        return subprocess.run([LOAD_PROBE, str(folder)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                              check=False).returncode == 0
-
 
 class Planted(InspectTest):
-    def test_each_alone(self):
-        for number, (plant, severity, *rest) in enumerate(PLANTED):
-            with self.subTest(field=rest[0], found=rest[2]):
-                checkpoint = Checkpoint.committed("tiny")
-                plant(checkpoint)
-                folder = checkpoint.write(self.folder / f"planted-{number}")
-                report = self.inspect(folder, "--values", status=2)
-                self.assertTrue(self.named(report, severity, *rest), report["findings"])
-                self.assertEqual(report["verdict"], "not runnable")
-                self.assertFalse(self.loads(folder))
-
     def test_all_at_once(self):
-        self.assertGreaterEqual(len(PLANTED), 25)
         checkpoint = Checkpoint.committed("tiny")
         for plant, *_ in PLANTED:
             plant(checkpoint)
@@ -205,32 +147,12 @@ class Planted(InspectTest):
                      "**not runnable: 57 fatal, 1 unsupported, 0 to rebuild for; because ", "(exit code 2)**"):
             self.assertIn(text.removesuffix("**"), done.stdout)
 
-    def test_nothing_planted(self):
-        folder = Checkpoint.committed("tiny").write(self.folder / "sound")
-        report = self.inspect(folder, "--values", status=0)
-        self.assertEqual(self.severities(report), set())
-        self.assertTrue(self.loads(folder))
-
 
 class Models(InspectTest):
     def test_own_models_run(self):
         for model in ("tiny", "tiny-untied", "synthetic", "synthetic:deep"):
             with self.subTest(model=model):
                 self.assertEqual(self.severities(self.inspect(model, "--values", status=0)), set())
-
-    def test_another_shape_is_a_rebuild(self):
-        checkpoint = Checkpoint.committed("tiny")
-        checkpoint.config["intermediate_size"] = 256
-        for n in range(4):
-            for name, axis in (("mlp.gate_proj", 0), ("mlp.up_proj", 0), ("mlp.down_proj", 1)):
-                tensor = checkpoint.tensors[LAYER.format(n, name)]
-                tensor[1][axis], tensor[2] = 256, tensor[2][:2 * 256 * 128]
-        folder = checkpoint.write(self.folder / "narrow")
-        report = self.inspect(folder, "--values", status=2)
-        self.assertEqual(report["verdict"], "after rebuild")
-        self.assertEqual(self.severities(report), {"needs rebuild"})
-        self.assertTrue(self.named(report, "needs rebuild", "intermediate_size", "384 (tiny)", "256"))
-        self.assertTrue(self.loads(folder))
 
     def test_a_missing_shard_hides_nothing_else(self):
         checkpoint = Checkpoint.committed("tiny")

@@ -210,19 +210,6 @@ class Cuda(NewEngineTest):
 
 @unittest.skipIf(shutil.which("make") is None, "there is no make on PATH")
 class MoreRuns(NewEngineTest):
-    def test_as_cpp(self):
-        folder = self.new("cpp", filled=True)
-        self.assertEqual(self.shell(folder, "make").returncode, 0)
-        result, engine = self.judge(folder, "engine.so")
-        self.assertEqual((result.returncode, engine["verdict"]), (0, "PASS"), result.stdout + result.stderr)
-
-    def test_cuda_has_no_code_for_a_cpu(self):
-        folder = self.new("cuda")
-        self.assertEqual(self.shell(folder, f"make ARCH={ARCH} NVCC='{os.environ['CUDACXX']}'").returncode, 0)
-        result, engine = self.judge(folder, "engine.so")
-        self.assertEqual((result.returncode, engine["verdict"]), (6, "UNSUPPORTED_DEVICE"), result.stderr)
-        self.assertIn("devices: found cuda, wanted cpu", engine["reasons"][0])
-
     def test_another_shape_is_refused(self):
         """The frame compares every weight with the model: here the source wants another one."""
         folder = self.new("c")

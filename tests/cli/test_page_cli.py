@@ -28,11 +28,6 @@ class Made(CliTest):
         self.assertEqual((drawn.returncode, drawn.stdout), (0, f"{self.folder / 'again'}\n"), drawn.stderr)
         self.assertEqual((self.folder / "again" / "report.html").read_bytes(), page.read_bytes())
 
-    def test_a_run_without_plots_has_none(self):
-        done = self.bench()
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertEqual(sorted(os.listdir(self.out)), ["junit.xml", "report.json", "report.md"])
-
     def test_a_failed_run_has_a_page_that_says_why(self):
         broken = self.folder / "broken.so"
         broken.write_text("no library")

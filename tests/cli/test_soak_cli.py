@@ -58,12 +58,8 @@ class Sound(SoakTest):
         self.soak("--step", "9", "--context", "128", "--out", str(self.out))
         self.assertEqual(self.told()["steps"], 1)
 
-    def test_what_is_refused(self):
-        for args, words in ((("--engine", "host-twin,compiled"), "found 2 names, wanted one"),
-                            (("--context", "5"), "a whole number of at least 128"),
-                            (("--resume", "nowhere"), "nowhere/soak.json"),
-                            (("--resume", "x", "--step", "3"), "--step: ")):
-            self.assertIn(words, self.soak(*args, wanted=2).stderr)
+    def test_a_state_that_is_not_there(self):
+        self.assertIn("nowhere/soak.json", self.soak("--resume", "nowhere", wanted=2).stderr)
 
 
 class Resumed(SoakTest):

@@ -100,15 +100,6 @@ class Recorded(TimelineTest):
             self.assertRegex(result.stderr, f"mkbench: error: profile: .*{name}.*: it offers no timeline\n")
         self.assertEqual([one["trace"] for one in self.told()["profiles"]], ["", ""])
 
-    def test_bad_command_lines(self):
-        for args, text in ((("--tool", "ncu"), "--timeline: no tool runs beside it; found --tool"),
-                           (("--print",), "--timeline: it has no tool's command to --print"),
-                           (("--nvtx", "token"), "--timeline: it records no NVTX ranges; found --nvtx token")):
-            with self.subTest(args=args):
-                result = self.profile(*args)
-                self.assertEqual(result.returncode, 2, result.stdout + result.stderr)
-                self.assertIn(text, result.stderr)
-
 
 class Pictures(TimelineTest):
     def test_the_picture_in_a_browser(self):

@@ -14,9 +14,8 @@ mkbench_python_test(test_profile TIMEOUT 200 ENVIRONMENT "BINARY_UNDER_TEST=$<TA
   "NVTX_INJECTION=$<TARGET_FILE:mkbench_nvtx_injection>")
 # The talker of Qwen3-TTS.
 mkbench_python_test(test_talker TIMEOUT 200 ENVIRONMENT "BINARY_UNDER_TEST=$<TARGET_FILE:mkbench>")
-# Differences planted in a folder, named by inspect and refused by the loader.
-mkbench_python_test(test_inspect TIMEOUT 120 ENVIRONMENT "BINARY_UNDER_TEST=$<TARGET_FILE:mkbench>"
-  "LOAD_PROBE=$<TARGET_FILE:load_probe>")
+# Differences planted in a folder, named by inspect.
+mkbench_python_test(test_inspect TIMEOUT 120 ENVIRONMENT "BINARY_UNDER_TEST=$<TARGET_FILE:mkbench>")
 
 # With engines from elsewhere.
 mkbench_python_test(test_soak_cli CLASSES SLOW Found TIMEOUT 900 ENVIRONMENT ${mkbench_plugin_environment})

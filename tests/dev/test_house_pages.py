@@ -1,15 +1,11 @@
 """The pages for those who change mkbench say where things are: the files and names that they give are there."""
 
-import pathlib
 import re
-import sys
 import unittest
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-for folder in ("scripts", "dev"):
-    sys.path.insert(0, str(ROOT / folder))
+from support import ROOT
 
-import check_includes  # noqa: E402
+import check_includes
 
 
 class MainJob(unittest.TestCase):

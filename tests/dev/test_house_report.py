@@ -1,21 +1,17 @@
 """dev/check_report.py, evidence_lines.py and check_evidence.py: a good run passes, and each line can fail."""
 
 import json
-import pathlib
 import re
-import sys
 import unittest
 import unittest.mock
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-for folder in ("scripts", "dev"):
-    sys.path.insert(0, str(ROOT / folder))
+from support import ROOT
 
-import check_evidence  # noqa: E402
-import check_report  # noqa: E402
-import evidence_lines  # noqa: E402
-import evidence_logs  # noqa: E402
-from support.report_support import HASHES, Folder, case, engine, report  # noqa: E402
+import check_evidence
+import check_report
+import evidence_lines
+import evidence_logs
+from support.report_support import HASHES, Folder, case, engine, report
 
 CLEAN = "========= ERROR SUMMARY: 0 errors\n"
 RAN = "All tests passed (12 assertions in 1 test case)\n"

@@ -2,12 +2,9 @@
 
 import json
 import math
-import pathlib
-import sys
 import unittest
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "dev"))
+from support import ROOT
 
 import decoder_variants
 import ratio_limits

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "harness/device/doctor.h"
-#include "harness/device/host_machine.h"
+#include "harness/device/device_info.h"
+#include "harness/host/cuda_program.h"
 #include "harness/host/factory.h"
 #include "harness/host/makers.h"
 #include "harness/hosts/host_engine.h"
@@ -94,36 +94,18 @@ TEST_CASE("each program answers its own questions about the machine, and only th
   CHECK_THROWS_WITH(torch->call(CardCall{}, kAmple), ContainsText("has no call 'card'"));
   CHECK_THROWS_WITH(torch->call(TuneCall{}, kAmple), ContainsText("has no call 'tune'"));
 
-  // The doctor is useful on this machine, GPU or not.
-  DoctorInputs inputs;
-  inputs.our_architectures = card.architectures;
-  inputs.torch_version = told.version;
-  inputs.torch_cuda_version = told.cuda_version;
-  inputs.torch_architectures = told.architectures;
-  inputs.torch_cuda_available = told.cuda_available;
-  inputs.device_bytes_needed = inputs.host_bytes_needed = 1;
-  DoctorReport report;
-  report.devices = card.devices;
-  report.machine = read_host_machine(".");
-  report.checked = card.check.has_value();
-  if (report.checked) report.check = *card.check;
-  report.torch_check = told.check;
+  // What the program answers is what its code finds here.
+  const CardFacts here = card_facts(CardCall{.compute = true, .models = {"tiny"}});
+  CHECK(here.architectures == card.architectures);
+  const bool usable = judge_device(here.devices, 0, here.architectures).usable();
+  for (const CardFacts* facts : {&here, &card}) {
+    CHECK(facts->check.has_value() == usable);
+    CHECK(facts->ring_obstacles.empty() == !usable);
+    CHECK(facts->devices.runtime_cuda_version >= 12080);
+  }
+  CHECK_FALSE(card_facts(CardCall{}).check);  // was not asked for
   CHECK(told.check.has_value() == told.cuda_available);
   if (told.check) CHECK(told.check->ok);
-  judge_machine(inputs, report);
-  CHECK(report.devices.runtime_cuda_version >= 12080);
-  CHECK(report.machine.memory_free > 0);
-  CHECK(report.machine.cores >= 1);
-  CHECK(report.machine.disk_free > 0);
-  CHECK_FALSE(report.verdict.empty());
-  CHECK(report.checked == report.usability.usable());
-  CHECK(card.ring_obstacles.empty() == !report.usability.usable());
-  if (report.devices.devices.empty()) {
-    CHECK_FALSE(report.gpu_ready);
-    CHECK_FALSE(report.usability.what_to_do.empty());
-    CHECK(report.next.find("--device cpu") != std::string::npos);
-  }
-  for (const std::string& line : doctor_lines(report)) CHECK(line.find('\n') == std::string::npos);
 }
 
 TEST_CASE("a program that no parent has started says so") {

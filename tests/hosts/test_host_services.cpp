@@ -9,10 +9,12 @@
 #include <string>
 #include <vector>
 
+#include "harness/flow/case_flow.h"
+#include "harness/hosts/fresh_repeats.h"
 #include "harness/hosts/host_services.h"
-#include "references/base/error.h"
 #include "tests/support/catch2.h"
 #include "tests/support/process_state.h"
+#include "tests/support/thrown.h"
 #include "tests/support/twin_links.h"
 
 namespace mkbench {
@@ -96,29 +98,6 @@ TEST_CASE("the host of an engine that has died is replaced, and the others live 
   twin->prefill(std::vector<int32_t>{1, 2});
   judge->prefill(std::vector<int32_t>{1, 2});
   CHECK(twin->decode(3, nullptr, nullptr) == judge->decode(3, nullptr, nullptr));
-}
-
-TEST_CASE("work that an engine leaves on its device is an integrity failure") {
-  TwinHosts twins;
-  const auto kind_after = [&](int gpu) {
-    const auto twin = twins.open("host-twin");
-    twins.hosts.take_turn(*twin, FlushCall{.cuda = false, .gpu = gpu});
-    try {
-      twins.hosts.end_turn(*twin, FlushCall{});
-    } catch (const Error& error) {
-      CHECK_THAT(error.what(), ContainsText("host-twin left work on its device"));
-      CHECK_THROWS_AS(twin->reset(), Error);  // its host is ended
-      CHECK(twins.state("host-twin") == '-');
-      return static_cast<int>(error.kind());
-    }
-    return -1;
-  };
-  CHECK(kind_after(0) == -1);
-  CHECK(twins.started["host-twin"].size() == 1);
-  CHECK(kind_after(testing::kWorkThatEnds) == static_cast<int>(ErrorKind::kIntegrity));
-  CHECK(kind_after(0) == -1);
-  CHECK(twins.started["host-twin"].size() == 2);
-  CHECK(kind_after(testing::kWorkLeft) == static_cast<int>(ErrorKind::kIntegrity));
 }
 
 TEST_CASE("a process in which launches were recorded holds no later engine") {
@@ -209,6 +188,77 @@ TEST_CASE("services tell which process held an engine, and what it takes") {
   CHECK_FALSE(loaded.folder.empty());
   CHECK_FALSE(services.references("tiny").empty());
   CHECK_FALSE(services.stop());
+}
+
+TEST_CASE("a hang in this process is explained, and another failure is not") {
+  for (const ErrorKind kind : {ErrorKind::kHang, ErrorKind::kRuntime}) {
+    const bool hangs = kind == ErrorKind::kHang;
+    HostProgram program = twin_program();
+    program.flush = [kind](const FlushCall&) { throw Error(kind, "no progress"); };
+    LocalHost host(program);
+    int explained = 0;
+    host.on_hang = [&](const HangReport& told) {
+      CHECK((told.engine == "twin-host" && told.call == "flush" && told.answered));
+      ++explained;
+    };
+    const std::string line = testing::error_line(kind, [&] { host.call(FlushCall{}, {60, 60}); });
+    CHECK(explained == (hangs ? 1 : 0));
+    CHECK(line.starts_with(hangs ? "no progress; HANG: " : "no progress"));
+    CHECK((line == "no progress") == !hangs);
+  }
+}
+
+TEST_CASE("a fresh process that differs, or does not answer, costs an engine its pass") {
+  CaseJob job;
+  job.model = resolve_model("tiny");
+  job.engines = {{.name = "eager", .asked = "", .judges = true},
+                 {.name = "host-twin", .asked = "", .candidate = true}};
+  const auto start = [] {
+    return std::make_unique<Hosts>([](HostKind, const std::string&) { return testing::local(); },
+                                   kTimeout);
+  };
+  const auto fresh = start();
+  EventSink silent([](const CaseEvent&) {});
+  const std::string sha256 =
+      hash_case_repeats(job, HostServices(job, *fresh), silent).at("host-twin").sha256;
+  constexpr auto kPass = Verdict::kPass, kDiffers = Verdict::kNondeterministic,
+                 kFailed = Verdict::kRuntimeError;
+  struct Row {
+    Verdict before;
+    std::string wanted;  // empty: the engine does not wait for fresh processes
+    bool answers;
+    Verdict after;
+  };
+  for (const Row& row : std::vector<Row>{{kPass, sha256, true, kPass},
+                                         {kPass, "other", true, kDiffers},
+                                         {kPass, "other", false, kFailed},
+                                         {kPass, "", false, kPass},
+                                         {Verdict::kPassLive, "other", true, kDiffers},
+                                         {Verdict::kIncomplete, sha256, true, Verdict::kIncomplete},
+                                         {Verdict::kIncomplete, "other", true, kDiffers},
+                                         {Verdict::kFailToken, "other", true, Verdict::kFailToken},
+                                         {Verdict::kHang, "other", false, Verdict::kHang}}) {
+    CaseReport report;
+    EngineReport& e = report.engines.emplace_back();
+    e.flow_name = "host-twin";
+    e.verdict = row.before;
+    e.parity.emplace().repeats_sha256 = row.wanted;
+    int started = 0;
+    repeat_in_fresh_processes(
+        job,
+        [&] {
+          ++started;
+          return row.answers ? start() : throw Error(ErrorKind::kRuntime, "did not start");
+        },
+        [&] { return started == 2; }, report);
+    CHECK(started == 2);
+    CHECK(e.verdict == row.after);
+    const bool found = !row.wanted.empty() && row.wanted != sha256;
+    CHECK(e.reasons.size() == (found ? 1 : 0));
+    if (!found) continue;
+    CHECK_THAT(e.reasons[0], ContainsText("fresh process 1 of 2: "));
+    CHECK_THAT(e.reasons[0], ContainsText(row.answers ? "wanted other" : "did not start"));
+  }
 }
 
 }  // namespace

@@ -1,20 +1,22 @@
 // The host twin as an engine: contract, schedule, isolation, watchdog. test_host_twin_truth.cpp
 // compares its numbers with the oracle.
-#include <atomic>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <string>
-#include <thread>
+#include <tuple>
 #include <vector>
 
 #include "kernels/host_twin/host_twin.h"
 #include "kernels/phase.h"
+#include "references/engine_maker.h"
 #include "references/oracle.h"
 #include "tests/support/catch2.h"
 #include "tests/support/random_model.h"
 #include "tests/support/thrown.h"
 
 namespace mkbench {
+extern const EngineMaker host_twin_maker;
 namespace {
 
 using testing::kOdd;
@@ -98,7 +100,8 @@ TEST_CASE("block counts agree: bit for bit with one split, in tokens with more",
 }
 
 TEST_CASE("prefill, decode, step and forced ids are one schedule", "[host_twin]") {
-  const std::vector<int32_t> ids = random_ids(130, 9);
+  std::vector<int32_t> ids = random_ids(130, 9);
+  ids[49] = ids.back() = 0;  // an id like any other, also where it is pending
   const size_t n = ids.size();
   std::vector<float> forced(n * kOdd.vocab);
   const auto e = make();
@@ -156,6 +159,8 @@ TEST_CASE("launches, times, capabilities and localisers", "[host_twin]") {
   e->decode(5);
   REQUIRE(e->launch_count() == 2);
   REQUIRE(e->position() == 13);
+  REQUIRE(e->progress().position == 12);  // the last step's place stays readable
+  REQUIRE(e->progress().phase == phase_name(Phase::kLmHead));
   const DecodeTimes times = e->last_times();
   REQUIRE(times.per_token_ms.size() == 5);
   double sum_ms = 0;
@@ -169,34 +174,9 @@ TEST_CASE("launches, times, capabilities and localisers", "[host_twin]") {
   const std::vector<float> newest = e->kv_row(0, 12).value();
   REQUIRE(newest.size() == 2 * kOdd.kv_width());
   for (const float x : newest) REQUIRE(std::isfinite(x));
-  REQUIRE_FALSE(e->kv_row(0, 13).has_value());
-}
-
-TEST_CASE("another thread sees where a running decode is", "[host_twin]") {
-  const auto e = make({.threads = 2});
-  std::atomic<bool> done{false};
-  std::atomic<int> seen{0};
-  int last = -1;
-  bool sane = true;
-  std::thread watcher([&] {
-    while (!done.load()) {
-      const Progress p = e->progress();
-      if (p.position < 0) continue;
-      sane = sane && p.position >= last && p.position < 300 && p.layer < kOdd.layers;
-      sane = sane && !p.phase.empty();
-      seen += p.position != last;
-      last = p.position;
-    }
-  });
-  e->set_pending(1);
-  e->decode(300);
-  // The last step's location stays readable, so even a watcher thread that starts late finds one.
-  while (seen == 0) std::this_thread::yield();
-  done = true;
-  watcher.join();
-  REQUIRE(sane);
-  REQUIRE(e->progress().position == 299);
-  REQUIRE(e->progress().phase == phase_name(Phase::kLmHead));
+  for (const auto& [layer, position] : {std::pair(0, 13), {0, -1}, {-1, 0}, {3, 0}})
+    REQUIRE_FALSE(e->kv_row(layer, position).has_value());
+  REQUIRE_FALSE(e->hidden(-1).has_value());
 }
 
 TEST_CASE("engines share nothing, and a reset leaves nothing behind", "[host_twin]") {
@@ -244,10 +224,51 @@ TEST_CASE("poison is never read, and restore goes back to the same bits", "[host
   }
 }
 
+TEST_CASE("a reset that keeps rows keeps eight", "[host_twin]") {
+  for (const int rows : {3, 20}) {
+    const auto e = make({.fault = PlantedFault::kResetKeepsRows});
+    e->prefill(random_ids(rows + 1, 4));
+    e->reset();
+    CHECK(e->position() == std::min(rows, 8));
+  }
+}
+
+TEST_CASE("a timeline has a body of each phase of each block, in order, and room for all",
+          "[host_twin]") {
+  constexpr int kSteps = 3;
+  for (const int blocks : {1, 3}) {
+    const auto e = make({.blocks = blocks});
+    e->prefill(random_ids(4, 3));
+    CHECK(thrown_by([&] { e->timeline(); }).says("no decode has recorded a timeline"));
+    REQUIRE(e->set_timeline(true));
+    e->decode(kSteps);
+    const Timeline timeline = e->timeline();
+    CHECK(timeline.lost == 0);
+    std::map<std::tuple<int, int, int, std::string>, int> bodies;
+    for (const TimelineSpan& span : timeline.spans) {
+      if (span.what() != SpanKind::kBody) continue;
+      ++bodies[{span.block, span.step, span.layer,
+                timeline.phases[static_cast<size_t>(span.phase)]}];
+    }
+    // Each step ends with the choice of its id, which counts as the embedding of the next step.
+    CHECK(std::ssize(bodies) == blocks * (kSteps * (2 + 5 * kOdd.layers) + 1));
+    for (const auto& [place, count] : bodies) {
+      const auto& [block, step, layer, phase] = place;
+      CHECK(count == (phase == phase_name(Phase::kEmbed) && step > 0 && step < kSteps ? 2 : 1));
+    }
+    REQUIRE(e->set_timeline(false));
+    CHECK(thrown_by([&] { e->timeline(); }).says("no decode has recorded a timeline"));
+  }
+}
+
 TEST_CASE("restore refuses a prefix that is not the snapshot's", "[host_twin]") {
   const auto e = make();
   e->prefill(random_ids(33, 4));
-  const Snapshot s = e->save();
+  Snapshot s = e->save();
+  e->restore(s);
+  s.position = -1;
+  require_bad_input([&] { e->restore(s); }, "snapshot at position -1, sequence at 32");
+  s.position = 32;
   e->reset();
   require_bad_input([&] { e->restore(s); }, "snapshot at position 32, sequence at 0");
   std::vector<int32_t> ids = random_ids(33, 4);
@@ -294,7 +315,6 @@ TEST_CASE("a missing block is found in time, named, and survived", "[host_twin]"
 TEST_CASE("bad input is refused before any work", "[host_twin]") {
   const auto e = make();
   const int32_t ok[2] = {1, 2};
-  require_bad_input([&] { e->decode(1); }, "no pending id");
   require_bad_input([&] { e->prefill({}); }, "no ids");
   for (const int32_t id : {-1, kOdd.vocab, std::numeric_limits<int32_t>::max()}) {
     const int32_t ids[2] = {0, id};
@@ -314,13 +334,36 @@ TEST_CASE("bad input is refused before any work", "[host_twin]") {
   REQUIRE(e->decode(299).size() == 299);  // to the last position
   require_bad_input([&] { e->decode(1); }, "position 300 + 1 steps");
 
-  const auto with = [](HostTwinOptions o) { return [o] { make_host_twin(odd_model(), o); }; };
-  require_bad_input(with({.max_context = 301}), "max_context = 301, wanted 1 to 300");
-  require_bad_input(with({.max_context = 0}), "max_context");
-  require_bad_input(with({.max_context = 9, .blocks = 0}), "blocks");
-  require_bad_input(with({.max_context = 9, .threads = -1}), "threads");
-  require_bad_input(with({.max_context = 9, .stall_ms = 0}), "stall_ms");
-  require_bad_input(with({.max_context = 9, .blocks = 4, .stall_block = 4}), "stall_block");
+  struct Limit {
+    const char* name;
+    int HostTwinOptions::*member;
+    int low, high;
+  };
+  constexpr int kDayMs = 86'400'000;
+  for (const Limit& limit : {Limit{"max_context", &HostTwinOptions::max_context, 1, 300},
+                             {"blocks", &HostTwinOptions::blocks, 1, 1024},
+                             {"threads", &HostTwinOptions::threads, 0, 1024},
+                             {"stall_ms", &HostTwinOptions::stall_ms, 1, kDayMs},
+                             {"stall_block", &HostTwinOptions::stall_block, -1, 3}}) {
+    const auto with = [&](int value) {
+      HostTwinOptions options{.max_context = 9, .blocks = 4};
+      options.*limit.member = value;
+      make_host_twin(odd_model(), options);
+    };
+    for (const int inside : {limit.low, limit.high}) CHECK_NOTHROW(with(inside));
+    const std::string wanted =
+        ", wanted " + std::to_string(limit.low) + " to " + std::to_string(limit.high);
+    for (const int outside : {limit.low - 1, limit.high + 1})
+      require_bad_input([&] { with(outside); },
+                        limit.name + (" = " + std::to_string(outside) + wanted));
+  }
+  // What a host asks for arrives, too.
+  for (int EngineRequest::*member : {&EngineRequest::max_context, &EngineRequest::threads}) {
+    EngineRequest request{.name = "host-twin", .max_context = 9};
+    CHECK(host_twin_maker.bytes(odd_model().config, request) == 9 * kOdd.kv_bytes_per_position());
+    request.*member = 1025;
+    require_bad_input([&] { host_twin_maker.make(odd_model(), request); }, " = 1025, wanted");
+  }
   ModelWeights w = odd_model();
   w.layers[1].o_proj.cols -= 1;
   require_bad_input([&] { make_host_twin(w, {.max_context = 9}); },

@@ -1,4 +1,5 @@
-// The host twin's machinery without a model: exchange, scheduler, watchdog, inner loops.
+// The host twin's machinery without a model: exchange, scheduler, watchdog, KV cache, inner
+// loops.
 #include <chrono>
 #include <cmath>
 #include <memory>
@@ -9,6 +10,7 @@
 #include "kernels/host_twin/exchange.h"
 #include "kernels/host_twin/scheduler.h"
 #include "kernels/host_twin/vector_ops.h"
+#include "kernels/host_twin/workspace.h"
 #include "tests/support/catch2.h"
 #include "tests/support/random_model.h"
 
@@ -133,6 +135,30 @@ TEST_CASE("a location survives its packing", "[exchange]") {
     REQUIRE(exchange.location(0).phase == at.phase);
     REQUIRE(exchange.location(0).layer == at.layer);
     REQUIRE(exchange.location(0).position == at.position);
+  }
+}
+
+TEST_CASE("the cache: poison and checksum begin and end at their position", "[cache]") {
+  constexpr int kContext = 5;
+  for (int from = 0; from <= kContext; ++from) {
+    KvCache cache(testing::kOdd, kContext);
+    const auto each = [&](const auto& work) {
+      for (int layer = 0; layer < testing::kOdd.layers; ++layer) {
+        for (int i = 0; i < kContext * testing::kOdd.kv_heads * testing::kOdd.head_dim; ++i)
+          work(i / testing::kOdd.head_dim % kContext, cache.k(layer, 0, 0)[i],
+               cache.v(layer, 0, 0)[i]);
+      }
+    };
+    float next = 0;
+    each([&](int, Bf16& k, Bf16& v) { k = to_bf16(++next), v = to_bf16(-next); });
+    const uint64_t below = cache.checksum(from), all = cache.checksum(kContext);
+    cache.poison(from);
+    each([&](int position, Bf16& k, Bf16& v) {
+      REQUIRE(std::isnan(to_float(k)) == (position >= from));
+      REQUIRE(std::isnan(to_float(v)) == (position >= from));
+    });
+    REQUIRE(cache.checksum(from) == below);
+    REQUIRE((cache.checksum(kContext) == all) == (from == kContext));
   }
 }
 

@@ -6,6 +6,7 @@
 #include "harness/measure/kernel_figures.h"
 #include "harness/measure/ncu_table.h"
 #include "harness/measure/range_label.h"
+#include "harness/measure/telemetry.h"
 #include "tests/support/catch2.h"
 #include "tests/support/ncu_page.h"
 
@@ -92,10 +93,57 @@ TEST_CASE("a page without the figures names what it lacks") {
         "ncu: gpu__time_duration.sum is 'n/a', wanted a number");
   CHECK(problem_of(with("gpu__time_duration.sum", "ns", "0")) ==
         "ncu: gpu__time_duration.sum is 0, wanted more");
+  CHECK(problem_of(with("gpu__time_duration.sum", "ns", "1")) == "");
   CHECK(parse_kernel_figures(ncu_page(made_up_metrics(), 2)).problem ==
         "ncu: its table has 2 launches, wanted 1");
   CHECK(holds(parse_kernel_figures("").problem, "no table of kernels"));
   CHECK(parse_kernel_figures("==ERROR== Cannot open file\n").problem == "ncu: Cannot open file");
+}
+
+TEST_CASE("counts at 0.97 and at 1.05 of the bytes are all read, with L2's share or without") {
+  struct Row {
+    double dram, hits;
+    int tokens;
+    CountsSay say;
+  };
+  for (const Row& row : {Row{97, 0, 2, CountsSay::kAllRead},
+                         {96, 0, 2, CountsSay::kNotAllRead},
+                         {96, 9, 2, CountsSay::kNothing},
+                         {95, 1, 2, CountsSay::kNotAllRead},
+                         {96, 1, 2, CountsSay::kNothing},
+                         {96, 9, 1, CountsSay::kNotAllRead},
+                         {90, 9, 2, CountsSay::kNotAllRead},
+                         {90, 9, 3, CountsSay::kNothing},
+                         {105, 0, 2, CountsSay::kAllRead},
+                         {106, 0, 2, CountsSay::kNothing}}) {
+    CAPTURE(row.dram, row.hits, row.tokens);
+    const CountsJudged judged =
+        judge_counts({.dram_bytes = row.dram, .l2_hit_bytes = row.hits, .kernels = row.tokens}, 100,
+                     row.tokens, 4);
+    CHECK(judged.say == row.say);
+    CHECK(holds(judged.text, row.tokens == 1 ? " to 1 kernel: " : " kernels: "));
+    CHECK(holds(judged.text, row.tokens == 1 ? "that 1 token must" : " tokens must"));
+  }
+}
+
+TEST_CASE("a clock under 0.97 of the median is slow, and throttling says more") {
+  std::vector<Telemetry> parts(5);
+  for (size_t i = 1; i < parts.size(); ++i)
+    parts[i].sm_clock_mhz = std::vector{0, 1000, 100, 400, 200}[i];
+  const auto median = [&](size_t count) {
+    std::vector<const Telemetry*> some;
+    for (size_t i = 0; i < count; ++i) some.push_back(&parts[i]);
+    return median_sm_clock(some);
+  };
+  CHECK_FALSE(median(1));  // none has a clock
+  CHECK((median(4) == 400 && median(5) == 300));
+  CHECK(
+      (condition_doubt(parts[2], 100) == "" && condition_doubt(parts[2], 104) == kSlowClockReason));
+  CHECK((condition_doubt(parts[2], {}) == "" && condition_doubt(parts[0], 100) == ""));
+  parts[2].sm_clock_mhz = 97;
+  CHECK(condition_doubt(parts[2], 100) == "");
+  parts[2].throttled = "thermal";
+  CHECK(condition_doubt(parts[2], 100) == "thermal");
 }
 
 TEST_CASE("quotes inside a cell do not end it") {

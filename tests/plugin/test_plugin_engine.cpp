@@ -8,10 +8,12 @@
 
 #include "harness/plugin/library.h"
 #include "harness/plugin/memory.h"
+#include "references/engine_maker.h"
 #include "tests/support/catch2.h"
 #include "tests/support/plugins.h"
 
 namespace mkbench {
+extern const EngineMaker plugin_maker;
 namespace {
 
 using namespace testing;
@@ -50,10 +52,11 @@ TEST_CASE("a prefill after a decode continues the sequence", "[plugin]") {
   std::vector<int32_t> all = kPrompt;
   const std::vector<int32_t> ids = engine->decode(2);
   all.insert(all.end(), ids.begin(), ids.end());
-  const std::vector<int32_t> more = {1, 2, 3};
-  engine->prefill(more);
-  all.insert(all.end(), more.begin(), more.end());
-  CHECK(engine->decode(4) == oracle_ids(all, 4));
+  for (const std::vector<int32_t>& more : {std::vector<int32_t>{1, 2, 0}, {3, 0}}) {
+    engine->prefill(more);
+    all.insert(all.end(), more.begin(), more.end());
+  }
+  CHECK(engine->decode(4) == oracle_ids(all, 4));  // id 0 was pending like any other
 }
 
 TEST_CASE("logits of a plugin are the oracle's", "[plugin]") {
@@ -121,6 +124,17 @@ TEST_CASE("bad requests never reach a plugin", "[plugin]") {
   bad([&] { engine->decode(3); }, "7 positions needed, 6 there");
   bad([&] { engine->set_pending(-1); }, "token id -1");
   CHECK(engine->decode(2) == oracle_ids(kPrompt, 2));
+  // Six rows and the pending id are as much as there is room for.
+  const std::vector<int32_t> ids = {1, 2, 3, 4, 5, 6, 7, 8};
+  engine->reset();
+  bad([&] { engine->prefill(ids); }, "7 positions needed, 6 there");
+  engine->prefill(std::span(ids).first(7));
+  CHECK(engine->position() == 6);
+  bad([&] { engine->decode(1); }, "7 positions needed, 6 there");
+  // The example takes 4096 positions, and has no text where there is no engine.
+  CHECK_NOTHROW(make_example("counting", false, 4096));
+  const Thrown mute = thrown_by([] { make_example("counting", false, 4097); });
+  CHECK((mute.kind == ErrorKind::kEnvUnfit && mute.says("open failed (3): it does not say why")));
 }
 
 TEST_CASE("a file that is no engine for this build is refused with the reason", "[plugin]") {
@@ -182,7 +196,8 @@ TEST_CASE("guarded buffers detect writes on either side", "[plugin]") {
     ids[at] = 3;
     const Thrown thrown = thrown_by([&] { buffer.collect(out.data()); });
     CHECK(thrown.kind == ErrorKind::kIntegrity);
-    CHECK(thrown.says(at < 0 ? "before them" : "after them"));
+    const std::string distance = std::to_string(at < 0 ? -4 * at : 4 * (at - 5));
+    CHECK(thrown.says(distance + " bytes " + (at < 0 ? "before them" : "after them")));
   }
   // In a shorter buffer after a longer one, the bytes behind the new end are canary again.
   ids = static_cast<int32_t*>(buffer.prepare(40));
@@ -207,7 +222,14 @@ TEST_CASE("tensors are named and shaped as Hugging Face's", "[plugin]") {
     CHECK(tensors[1].shape[0] == 64);
     CHECK(tensors[1].shape[1] == 1);
     CHECK((tensors.back().data == tensors.front().data) == tied);
-    for (const mkbench_tensor& t : tensors) CHECK(reinterpret_cast<uintptr_t>(t.data) % 256 == 0);
+    int64_t bytes = 0;
+    for (const mkbench_tensor& t : tensors) {
+      CHECK(reinterpret_cast<uintptr_t>(t.data) % 256 == 0);
+      if (&t != &tensors.back() || !tied)
+        bytes += static_cast<int64_t>((t.bytes + 255) / 256 * 256);
+    }
+    CHECK(plugin_maker.bytes(weights.config, {.name = "x.so", .max_context = 9}) ==
+          bytes + 9 * weights.config.shape.kv_bytes_per_position());
     CHECK(std::memcmp(tensors.back().data, weights.lm_head.data, weights.lm_head.bytes()) == 0);
     copy.check();
   }

@@ -6,6 +6,7 @@ import os
 import pathlib
 import subprocess
 import unittest
+import xml.etree.ElementTree
 
 from support.cli_support import ROOT, CliTest, environment
 
@@ -113,6 +114,11 @@ class AtLength(PluginTest):
                 self.assertEqual(without["status"], "not_applicable", without)
                 self.assertIn("shows no logits", without["detail"])
         self.assertEqual(checks["naive_cpu"]["r_rms"]["status"], "passed")
+        suite = next(s for s in xml.etree.ElementTree.parse(self.out / "junit.xml").getroot() if "naive_cpu.so" in s.get("name"))
+        told = {p.get("name"): p.get("value") for p in suite.iter("property")}
+        self.assertEqual(told["precision"], "fp32-accumulate")
+        self.assertRegex(told["coverage"], "^cache lengths 1-160 of 160 judged")
+        self.assertIn(told["coverage"], (self.out / "report.md").read_text())
 
 
 class Broken(PluginTest):

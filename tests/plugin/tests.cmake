@@ -28,11 +28,8 @@ mkbench_plugin_example(misbehaving misbehaving.cpp)
 target_link_libraries(misbehaving PRIVATE Threads::Threads)
 # It takes no forced ids, so that set_pending() is needed to force one.
 target_compile_definitions(naive_cpu_pending PRIVATE NAIVE_CAN=MKBENCH_CAN_LOGITS)
-mkbench_plugin_example(slow_right slow.cpp SLOW_US=2000)
-mkbench_plugin_example(slow_wrong slow.cpp SLOW_US=2000 SLOW_WRONG=1)
-mkbench_plugin_example(slow_wrong_hangs slow.cpp SLOW_US=2000 SLOW_WRONG=1 SLOW_HANGS=1)
 mkbench_plugin_example(seldom seldom.cpp)
-foreach(library misbehaving slow_right slow_wrong slow_wrong_hangs seldom)
+foreach(library misbehaving seldom)
   target_compile_options(${library} PRIVATE -Wno-subobject-linkage)  # they include naive_cpu.cpp
 endforeach()
 foreach(reason symbol null version size name function precision device open environment engine)
@@ -79,6 +76,5 @@ set(mkbench_plugin_environment
   "BINARY_UNDER_TEST=$<TARGET_FILE:mkbench>" "PLUGINS=${CMAKE_CURRENT_BINARY_DIR}/plugins" "CXX=${CMAKE_CXX_COMPILER}"
   "CUDACXX=${CMAKE_CUDA_COMPILER}")
 mkbench_python_test(test_plugins CLASSES SLOW Broken TIMEOUT 400 ENVIRONMENT ${mkbench_plugin_environment})
-mkbench_python_test(test_slow_engines CLASSES SLOW SlowEngines TIMEOUT 200 ENVIRONMENT ${mkbench_plugin_environment})
 mkbench_python_test(test_plugins_gpu LABEL gpu TIMEOUT 300 ENVIRONMENT ${mkbench_plugin_environment})
 mkbench_python_test(test_readme_plugin TIMEOUT 200 ENVIRONMENT ${mkbench_plugin_environment})

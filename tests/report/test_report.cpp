@@ -12,6 +12,7 @@
 #include "references/base/printable.h"
 #include "tests/support/catch2.h"
 #include "tests/support/example_report.h"
+#include "tests/support/micro_model.h"
 
 using namespace mkbench;
 using nlohmann::json;
@@ -25,20 +26,6 @@ std::string read_file(const fs::path& path) {
   text << file.rdbuf();
   return text.str();
 }
-
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string name = (fs::temp_directory_path() / "mkbench-test-XXXXXX").string();
-    if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("mkdtemp");
-    path_ = name;
-  }
-  ~TemporaryFolder() { fs::remove_all(path_); }
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
 
 // Pointers to every value of objects inside `j`, list items by their first element.
 void collect_pointers(const json& j, const json::json_pointer& at,
@@ -169,7 +156,7 @@ TEST_CASE("the committed schema is the generated one") {
 }
 
 TEST_CASE("the output folder holds whole files, also when written twice") {
-  const TemporaryFolder folder;
+  const testing::TemporaryFolder folder;
   const fs::path out = folder.path() / "a" / "b";
   Report report = testing::example_report();
   write_report(report, out);

@@ -17,9 +17,9 @@ import time
 import unittest
 import zipfile
 
+from support import ROOT
 from support import page_blocks
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 # What an archive is made with: Debian's tools, and the distribution's own Python with venv.
 TOOLS = all(map(shutil.which, ("apt-get", "dpkg-deb", "/usr/bin/python3"))) and not subprocess.run(
     ["/usr/bin/python3", "-c", "import ensurepip, venv"], capture_output=True, check=False).returncode

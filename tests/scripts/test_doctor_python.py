@@ -10,7 +10,8 @@ import tempfile
 import textwrap
 import unittest
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+from support import ROOT
+
 SCRIPT = ROOT / "scripts" / "doctor_python.py"
 
 

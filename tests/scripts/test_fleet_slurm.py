@@ -10,18 +10,6 @@ from support.fleet_support import PROGRAM
 from test_fleet import FleetCliTest
 
 WHY_NOT = slurm_on_loopback.missing() or fleet_support.modules_missing()
-REAL = """
-models = ["tiny"]
-depths = {depths}
-engines = ["host-twin"]
-n_gen = [4]
-device = "cpu"
-repeats = {repeats}
-options = ["--blocks=1", "--processes=1", "--reference={reference}"]
-[cards]
-count = {cards}
-each = {each}
-"""
 slurm = slurm_on_loopback.Slurm() if not WHY_NOT else None
 
 
@@ -44,26 +32,9 @@ class SlurmTest(FleetCliTest):
                 slurm.ask("scontrol", "update", f"nodename={node}", "state=resume")
         self.assertEqual(slurm.ask("squeue", "--noheader"), "")
 
-    def real(self, **values):
-        path = self.folder / "plan.toml"
-        path.write_text(REAL.format(reference=self.short_reference(), **values))
-        return str(path)
-
     def started(self, cards, seconds, more="", **faults):
         plan = self.write(f"[cards]\ncount = {cards}\n{more}")
         return self.start(plan, "--on", "slurm", "--out", self.out, seconds=seconds, **faults)
-
-
-class Six(SlurmTest):
-    def test_six_cells_on_the_cpu_engines(self):
-        done = self.fleet(self.real(depths=[0, 5, 9], repeats=2, cards=2, each="false"), "--on", "slurm", "--out", self.out)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.check_whole(6)
-        parity = fleet_support.rows(self.out, "SELECT DISTINCT engine, parity, length(logits_sha256) FROM results ORDER BY 1")
-        self.assertEqual(parity, [("eager", "PASS", 64), ("host-twin", "PASS", 64)])
-        bits = fleet_support.rows(self.out, "SELECT count(DISTINCT logits_sha256) FROM results GROUP BY engine")
-        self.assertEqual(bits, [(1,), (1,)])
-        self.assertIn("no card is off, and all compute alike", done.stdout)
 
 
 class Lost(SlurmTest):
@@ -113,10 +84,6 @@ class Refused(SlurmTest):
         self.assertFalse(self.out.exists())
 
     def test_refused_before_anything_is_submitted(self):
-        before = slurm.ask("squeue", "--noheader", "--states=all")
-        self.refused("slurm.partition: found 'fast', wanted one of cards", "[cards]\ncount = 2\n[slurm]\npartition = \"fast\"\n")
-        self.refused("cards.count: found 17, wanted at most the 16 cards", "[cards]\ncount = 17\n")
-        self.assertEqual(slurm.ask("squeue", "--noheader", "--states=all"), before)
         self.refused("node n2: .*stand_in_mkbench.py is 'mkbench 9', wanted 'mkbench 0.1.0 .stand-in.'", "[cards]\ncount = 2\n",
                      version={"n2": "mkbench 9"})
 

@@ -9,10 +9,9 @@ import sys
 import tempfile
 import unittest
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "dev"))
+from support import ROOT
 
-import check_workflows  # noqa: E402
+import check_workflows
 
 # Writes what the real one would write; FAIL names commands that end with an exit code: "parity=3".
 MKBENCH = '''#!/bin/sh
@@ -74,7 +73,7 @@ class GpuGate(unittest.TestCase):
         self.assertIn("commit 0123abcd (no git here)\n", log)
         self.assertRegex(log, r"(?m)^speed [0-9a-f]{64}$")
         self.assertIn("set up mkbench for cuda", log)
-        self.assertIn("== mkbench doctor\nok  Python  python3.12\nexit code 0\n", log)
+        self.assertIn("\nok  Python  python3.12\n", log)
         self.assertEqual(re.findall(r"(?m)^== (.*?): passed after \d+ s$", log),
                          ["set-up and build", "machine and sources", "parity gate", "fault corpus", "benchmark"])
         self.assertTrue(log.endswith("GPU GATE PASSED\n"))

@@ -6,14 +6,12 @@ import json
 import pathlib
 import shutil
 import sqlite3
-import sys
 import unittest
 
 from support.cli_support import ROOT, CliTest
 
-sys.path.insert(0, str(ROOT / "scripts"))
-import history  # noqa: E402
-import plot_history  # noqa: E402
+import history
+import plot_history
 
 BAD_INPUT, INTEGRITY = 2, 8
 

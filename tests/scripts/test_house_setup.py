@@ -7,7 +7,8 @@ import subprocess
 import tempfile
 import unittest
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+from support import ROOT
+
 ALL = "80-real;86-real;89-real;90a-real;100a-real;120a-real"
 
 

@@ -13,8 +13,7 @@ import unittest
 from support import page_blocks
 from support.cli_support import ROOT, CliTest, environment
 
-sys.path.insert(0, str(ROOT / "scripts"))
-import wheel_requirements  # noqa: E402
+import wheel_requirements
 
 BUILD = pathlib.Path(os.environ["BUILD_UNDER_TEST"])
 CMAKE = os.environ["CMAKE"]

@@ -1,10 +1,13 @@
 """scripts/make_checkpoint.py on a small model: training, the HF reference, and the gate's verdict on both."""
 
+import contextlib
 import importlib.util
+import io
 import json
 import subprocess
 import sys
 import unittest
+from unittest import mock
 
 from support.cli_support import BINARY, ROOT, CliTest, environment
 
@@ -52,24 +55,34 @@ class MakeCheckpoint(CliTest):
 
 
 @unittest.skipUnless(HAS_HF, "this Python has no HF transformers")
-class NoCard(CliTest):
+class NoCard(unittest.TestCase):
     """Where torch sees no card, the CPU is taken only where that was asked for or said."""
 
-    def make(self, *args):
-        return subprocess.run([sys.executable, str(SCRIPT), str(self.folder / "Learned"), "--tiny", "--max-steps", "1", *args],
-                              env=environment(CUDA_VISIBLE_DEVICES=""), check=False, stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE, text=True, timeout=60)
+    def test_the_device(self):
+        import torch_device
 
-    def test_cuda_never_falls_back(self):
-        done = self.make("--device", "cuda")
-        self.assertEqual((done.returncode, done.stdout), (6, ""))
-        self.assertRegex(done.stderr, r"\A--device cuda: no GPU can be used: \S.*\n\Z")
-        self.assertFalse((self.folder / "Learned").exists())
-
-    def test_auto_says_why(self):
-        done = self.make()
-        self.assertEqual(done.returncode, 1, done.stderr)  # one step is not enough
-        self.assertRegex(done.stdout, r"\AUsing device: cpu \(--device auto; no GPU can be used: \S.*\)\n")
+        using, why = "Using device: ", "no GPU can be used: no card"
+        for asked, problem, wanted in (("cpu", "no card", ("cpu", f"{using}cpu\n", "")),
+                                       ("auto", "", ("cuda", f"{using}cuda\n", "")),
+                                       ("auto", "no card", ("cpu", f"{using}cpu (--device auto; {why})\n", "")),
+                                       ("cuda", "", ("cuda", f"{using}cuda\n", "")),
+                                       ("cuda", "no card", (6, "", f"--device cuda: {why}\n"))):
+            with self.subTest(asked, problem=problem), mock.patch.object(torch_device, "card_problem", lambda: problem), \
+                    contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
+                try:
+                    found = torch_device.choose(asked)
+                except SystemExit as end:
+                    found = end.code
+                self.assertEqual((found, out.getvalue(), err.getvalue()), wanted)
+        for version, init, available, ok, wanted in (
+                (None, None, True, True, "^Torch not compiled"), ("13", OSError("x\ny"), True, True, "x y"),
+                ("13", None, False, True, "is_available.. is False"), ("13", None, True, True, "^$"),
+                ("13", None, True, False, "its sum is 1, wanted 2")):
+            cuda = mock.Mock(init=mock.Mock(side_effect=init), is_available=lambda: available)  # noqa: B023
+            torch = mock.Mock(__version__="2", version=mock.Mock(cuda=version), cuda=cuda)
+            with mock.patch.object(torch_device, "torch", torch), \
+                    mock.patch.object(torch_device, "check_matmul", lambda *_: {"ok": ok, "got": 1, "wanted": 2}):
+                self.assertRegex(torch_device.card_problem(), wanted)
 
 
 if __name__ == "__main__":

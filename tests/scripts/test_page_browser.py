@@ -1,8 +1,5 @@
 """The page of a report as a headless Chromium shows it: charts, light and dark, a narrow window, and no request."""
 
-import http.server
-import threading
-
 from support.page_support import main, plant
 
 from support.page_looked import WHY_NOT, LookedTest
@@ -65,35 +62,6 @@ class Looked(LookedTest):
         self.assertIn("onerror", page.locator("#vg-tooltip-element").inner_text())
         self.assertEqual(page.locator("img").count(), 0)
         self.assertIsNone(page.evaluate("window.planted ?? null"))
-
-    def test_the_policy_stops_what_a_page_without_it_would_load(self):
-        asked = []
-
-        class Server(http.server.BaseHTTPRequestHandler):
-            def do_GET(self):
-                asked.append(self.path)
-                self.send_response(204)
-                self.end_headers()
-
-            def log_message(self, *_):
-                pass
-
-        server = http.server.HTTPServer(("127.0.0.1", 0), Server)
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        self.addCleanup(server.server_close)
-        self.addCleanup(server.shutdown)
-        load = """(url) => new Promise((done) => {
-          const image = new Image();
-          image.onload = image.onerror = () => done();
-          image.src = url;
-        })"""
-        path = self.page(self.example("gpu"))
-        bare = self.folder / "bare.html"
-        bare.write_text("<script>document.documentElement.dataset.charts = 'drawn'</script>")
-        address = "{}:{}".format(*server.server_address)
-        self.look(path).evaluate(load, f"http://{address}/page")
-        self.look(bare).evaluate(load, f"http://{address}/bare")
-        self.assertEqual(asked, ["/bare"])
 
 
 if __name__ == "__main__":

@@ -15,7 +15,6 @@ from unittest import mock
 from support import hub_server
 from support.cli_support import DATA, ROOT, CliTest, environment
 
-sys.path.insert(0, str(ROOT / "scripts"))
 CAPTURE = ROOT / "scripts" / "capture_reference.py"
 HAS_HF = all(importlib.util.find_spec(name) for name in ("torch", "transformers", "safetensors", "tokenizers"))
 CORPUS = (DATA / "tiny_corpus.txt").read_text()
@@ -221,10 +220,7 @@ class OwnFolder(RealWeightsTest):
         self.refused(self.model, "--prompt", "", parts=["gives no token"])
         self.refused(self.model, "--prompt", "The", "--steps", "5000", parts=["max_position_embeddings"])
         bad = self.folder / "bad.json"
-        for text, part in (("{", "line 1 column 2"), ("[]", "wanted a list of prompts"), ("[7]", "wanted a list of prompts"),
-                           ('[{"name": "a", "set": "easy", "ids": [1], "steps": 1}]', "set is 'easy'"),
-                           ('[{"name": "a", "set": "auto", "ids": [-1], "steps": 1}]', "ids is [-1]"),
-                           ('[{"name": "a", "set": "auto", "ids": [1], "steps": 0}]', "steps is 0"),
+        for text, part in (("{", "line 1 column 2"), ("[]", "wanted a list of prompts"),
                            ('[{"name": "a", "set": "auto", "ids": [259], "steps": 1}]', "out of range: [259]")):
             bad.write_text(text)
             self.refused(self.model, "--prompts", bad, parts=[part])

@@ -14,9 +14,7 @@ from support import remote_support
 from support import ssh_server
 from support.remote_support import MKBENCH, ROOT, RemoteTest
 
-sys.path.insert(0, str(ROOT / "dev"))
-
-import tools_of_tests  # noqa: E402
+import tools_of_tests
 
 TIMES = r"remote: sync (\d+\.\d) s, build (\d+\.\d) s, run (\d+\.\d) s(?:, fetch (\d+\.\d) s)?; (\d+\.\d) s in all\n"
 

@@ -17,9 +17,7 @@ from support import ssh_server
 from support.cli_support import BINARY
 from support.remote_support import ROOT, RemoteTest
 
-sys.path.insert(0, str(ROOT / "dev"))
-
-import tools_of_tests  # noqa: E402
+import tools_of_tests
 
 BUILD = pathlib.Path(BINARY).parent.parent
 # Without .git: remote.sh does not send it.

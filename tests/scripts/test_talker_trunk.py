@@ -4,12 +4,10 @@ import dataclasses
 import os
 import pathlib
 import shutil
-import sys
 import tempfile
 import unittest
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "scripts"))
+from support import ROOT
 
 import talker_trunk
 import torch

@@ -10,7 +10,6 @@ import unittest
 from support import cli_support
 from support.cli_support import DATA, ROOT, CliTest
 
-sys.path.insert(0, str(ROOT / "scripts"))
 import token_texts
 
 HAS_TOKENIZERS = importlib.util.find_spec("tokenizers") is not None

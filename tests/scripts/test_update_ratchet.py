@@ -8,7 +8,8 @@ import sys
 import tempfile
 import unittest
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+from support import ROOT
+
 SCRIPT = ROOT / "scripts" / "update_ratchet.py"
 REPORT = {
     "schema": {"id": "mkbench.report", "version": "1.2.0"},

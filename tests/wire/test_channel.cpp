@@ -11,6 +11,7 @@
 
 #include "harness/wire/arena.h"
 #include "harness/wire/channel.h"
+#include "harness/wire/hang_report.h"
 #include "references/base/error.h"
 #include "tests/support/catch2.h"
 
@@ -78,14 +79,27 @@ TEST_CASE("a frame longer than any message is rubbish, also behind a good one") 
 }
 
 TEST_CASE("who writes to an end that is gone is told, and not ended by a signal") {
-  Pair pair;
+  Pair pair, other;
   pair.close_end(1);
   CHECK_FALSE(send_frame(pair.ends[0], {{"a", 1}}));
+  // A pipe will do, and the next socket gets its frame once.
+  int ends[2];
+  REQUIRE(pipe(ends) == 0);
+  REQUIRE(send_frame(ends[1], "piped"));
+  REQUIRE(send_frame(other.ends[0], 1));
+  for (const auto& [fd, text] : {std::pair(ends[0], "\"piped\""), {other.ends[1], "1"}}) {
+    FrameReader reader(fd);
+    CHECK(reader.read(0) == Got::kFrame);
+    CHECK(reader.frame() == text);
+    CHECK(reader.read(0) == Got::kNothing);
+  }
+  for (const int end : ends) close(end);
 }
 
 TEST_CASE("both sides of an arena see the same bytes, also after it has grown") {
   Arena parent;
   Arena host(parent.fd());
+  { const Arena ended(parent.fd()); }  // closes nothing
   std::strcpy(parent.at_least(10), "one");
   CHECK(std::string(host.at_least(10)) == "one");
   constexpr size_t kMuch = size_t{3} << 20;
@@ -98,6 +112,31 @@ TEST_CASE("both sides of an arena see the same bytes, also after it has grown") 
   CHECK(parent.at_least(5) == grown);
   // Nobody can take away what the other side has mapped.
   CHECK(ftruncate(parent.fd(), 0) != 0);
+}
+
+TEST_CASE("a hang is told with as much as its process has answered") {
+  struct Row {
+    HangReport report;
+    const char* line;
+  };
+  const auto report = [](bool answered, bool killed, HangTold told) {
+    HangReport made{.engine = "e", .call = "decode", .line = {}};
+    made.answered = answered, made.killed = killed, made.told = std::move(told);
+    return made;
+  };
+  for (auto& [found, line] :
+       {Row{report(false, true, {}), "does not return, and its process does not answer"},
+        Row{report(true, true, {}),
+            "does not return after 0 launches, and it has no progress word"},
+        Row{report(true, false, {2, 0, -1, "", {}}),
+            "stood still after 2 launches, its progress word says position 0"},
+        Row{report(true, false, {0, 7, 0, "qkv", {}}),
+            "stood still after 0 launches, its progress word says position 7, layer 0, phase "
+            "qkv"}}) {
+    HangReport explained = found;
+    explain_hang(explained);
+    CHECK(explained.line == std::string("HANG: 'decode' of e ") + line);
+  }
 }
 
 TEST_CASE("ids and logits of a decode have places of their own") {
