@@ -58,7 +58,7 @@ void scale_scores(WeightEdit& e, float factor) {
   }
 }
 
-// Sets the last eight columns of every down projection to 0, as if they were never added.
+// Sets the last eight columns of every down projection to 0, as if a sum stopped short of them.
 void drop_tail(WeightEdit& e) {
   constexpr int kDropped = 8;
   for (LayerWeights& layer : e.weights().layers) {
@@ -70,7 +70,7 @@ void drop_tail(WeightEdit& e) {
   }
 }
 
-// The largest entry of a matrix with one bit of its exponent flipped: 256 times as large.
+// Multiplies the largest entry of a matrix by 256, as a flipped bit of its exponent may.
 void flip_bit(WeightEdit& e) {
   std::vector<Bf16>& values = e.own(e.weights().layers[middle(e.weights())].down_proj);
   const auto largest = std::max_element(values.begin(), values.end(), [](Bf16 a, Bf16 b) {
@@ -92,7 +92,7 @@ void wrong_head(WeightEdit& e) {
     w.lm_head = w.embed_tokens;
     return;
   }
-  // A tied model has no second matrix: each row of the head becomes the embedding's row before it.
+  // A tied model has no second matrix: row r of its new head is the embedding's row r - 1.
   e.untie();
   const int rows = w.lm_head.rows;
   e.move_rows(w.lm_head, [rows](int r) { return (r + rows - 1) % rows; });

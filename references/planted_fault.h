@@ -13,7 +13,7 @@ namespace mkbench {
 
 struct ModelWeights;
 
-// Where a fault is planted.
+// Where a fault is planted; kAround: in a wrapper around the engine (faulty_engine.h).
 enum class FaultSite { kHostSide, kWeights, kKernel, kAround };
 
 struct PlantedFaultInfo {
@@ -25,7 +25,7 @@ struct PlantedFaultInfo {
 // In the order of the enum, without kNone.
 const std::vector<PlantedFaultInfo>& planted_faults();
 std::string_view planted_fault_name(PlantedFault fault);  // "none" for kNone
-FaultSite planted_fault_site(PlantedFault fault);         // any fault but kNone
+FaultSite planted_fault_site(PlantedFault fault);         // for any fault but kNone
 
 // `weights` with a fault of FaultSite::kWeights in a copy of the tensors that it touches;
 // unchanged, without a copy, for other faults. The `sha256` field keeps the hash of the sound

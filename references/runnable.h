@@ -60,7 +60,7 @@ inline constexpr ModelKind kModelKinds[] = {
      .trunk = "talker.model.",
      .embedding = "talker.model.codec_embedding.weight",
      .head = "talker.codec_head.weight",
-     .input = "hidden vector (inputs_embeds): rows of codec and text embeddings, added",
+     .input = "hidden vector (inputs_embeds): the sum of codec and text embedding rows",
      .output = "logits and the hidden vector after the final norm",
      .mrope = true,
      .may_omit_tie = true,
@@ -85,7 +85,7 @@ struct CompiledShape {
   ModelShape shape;  // layers and vocabulary are run-time values
 };
 
-// Every row of the shape table, and tiny; a test compares the list with the kernels of `plain`.
+// Every row of the shape table, and tiny. A test compares it with the kernels of the engine plain.
 inline constexpr auto kCompiledShapes = [] {
   std::array<CompiledShape, std::size(kShapeTable) + 1> all{};
   for (size_t i = 0; i < std::size(kShapeTable); ++i)

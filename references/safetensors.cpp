@@ -34,8 +34,8 @@ std::string_view as_text(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-// The word after `key` in a Git LFS pointer, cut at the length of a hash because anything may
-// follow.
+// The word after `key` in a Git LFS pointer, at most 80 characters because anything may follow; an
+// oid ("sha256:" and 64 digits) has 71.
 std::string_view lfs_field(std::string_view text, std::string_view key) {
   const size_t at = text.find(key);
   if (at == std::string_view::npos) return "?";
@@ -218,7 +218,7 @@ uint64_t parse_header_size(std::span<const std::byte> head, uint64_t file_bytes,
                                 file_bytes, guess_format(head)));
   uint64_t size = 0;
   for (size_t i = 8; i-- > 0;) size = size << 8 | static_cast<uint64_t>(head[i]);
-  // N is compared without adding 8: 8 + N wraps for N near 2^64.
+  // `size` is compared without adding 8, because 8 + size wraps for a size near 2^64.
   if (size > kMaxHeaderBytes)
     bad_input(path, fmt::format("header size {} is above the cap of {} (the file has {} bytes){}",
                                 size, kMaxHeaderBytes, file_bytes, guess_format(head)));

@@ -7,7 +7,7 @@
 namespace mkbench {
 
 struct ShapeRow {
-  const char* name;  // as in `synthetic:NAME` and, by its last part, in `ORG/NAME`
+  const char* name;  // NAME in `synthetic:NAME` and, in upper or lower case, in `ORG/NAME`
   ModelShape shape;
   bool tied;  // the LM head is the embedding
   double rope_theta;

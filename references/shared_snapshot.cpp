@@ -141,10 +141,11 @@ std::string stamp_of(const fs::path& file) {
 void check_stamp(const fs::path& folder, const std::string& wanted) {
   const std::string found = snapshot_stamp(folder);
   if (found == wanted) return;
-  throw Error(ErrorKind::kIntegrity,
-              fmt::format("{}: the weights have changed since they were judged: found {}, wanted "
-                          "{} (name, bytes, time in ns)",
-                          folder.string(), found, wanted));
+  throw Error(
+      ErrorKind::kIntegrity,
+      fmt::format("{}: the weights have changed since mkbench loaded them: found {}, wanted "
+                  "{} (name, bytes, time in ns)",
+                  folder.string(), found, wanted));
 }
 
 }  // namespace

@@ -24,12 +24,12 @@ ModelWeights share_weights(const ModelWeights& weights);
 ModelWeights make_shared_synthetic(const ShapeRow& row, std::string_view lagset, int threads = 0);
 
 // One line: name, size and modification time in ns of the folder's config.json, *.safetensors and
-// index, links followed. An equal line means that the files are those that the parent has judged.
+// index, links followed. An equal line means that the files are those that the parent has loaded.
 // Throws Error(kBadInput).
 std::string snapshot_stamp(const std::filesystem::path& folder);
 
-// Loads a folder that another process has judged; the other arguments come from that process. Reads
-// no tensor's bytes. Throws Error(kIntegrity) naming found and wanted if the folder's stamp
+// Loads a folder that another process has checked; the other arguments come from that process.
+// Reads no tensor's bytes. Throws Error(kIntegrity) naming found and wanted if the folder's stamp
 // differs, Error(kBadInput) like load_folder().
 ModelWeights load_shared(const std::filesystem::path& folder, const std::string& name,
                          const std::string& lagset, const std::string& sha256,

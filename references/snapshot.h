@@ -54,9 +54,9 @@ struct LoadOptions {
 ModelWeights load_folder(const std::filesystem::path& folder, const std::string& name,
                          const LoadOptions& options = {});
 
-// Calls load_folder() or make_synthetic(), for an analytic model without a lag set with "none"
-// (model_at_depth() gives it one). Throws Error(kBadInput), also if a committed model's weights
-// differ from the hash in its row.
+// Calls load_folder() or make_synthetic(). An analytic model without a lag set is made with "none";
+// model_at_depth() chooses one by depth. Throws Error(kBadInput), also if a committed model's
+// weights differ from the hash in its row.
 ModelWeights load_model(const Model& model, const LoadOptions& options = {});
 
 }  // namespace mkbench

@@ -33,7 +33,7 @@ std::string of_epoch(int64_t epoch, int64_t wanted) {
   return "epoch " + std::to_string(epoch) + " of " + std::to_string(wanted);
 }
 
-// The first block that waits for epoch s.wanted (or an unknown one), else the first that waits.
+// The first waiting block that is not known to be behind s.wanted, else the first waiting block.
 const BlockPlace* find_waiter(const Standstill& s) {
   const BlockPlace* any = nullptr;
   for (const BlockPlace& b : s.blocks) {
@@ -65,7 +65,7 @@ std::string told_of(const Standstill& s, int block) {
 
 std::string count_text(const Standstill& s) {
   return "the counter holds " + std::to_string(s.counted) + " of " +
-         std::to_string(s.wanted * s.grid);
+         std::to_string(s.wanted * s.grid) + " arrivals";
 }
 
 }  // namespace
@@ -100,8 +100,8 @@ HangFinding explain(const Standstill& s) {
     found.cause = HangCause::kWordsReset;
     found.text = begin + ", for epoch " + std::to_string(s.wanted);
     if (s.counted >= 0) {
-      found.text += ": " + count_text(s) + ", less than the " + std::to_string(passed) +
-                    " that blocks have passed";
+      found.text += ": " + count_text(s) + ", fewer than the " + std::to_string(passed) +
+                    " of the epochs that blocks have passed";
     }
     found.text += ": words of the exchange were reset inside the launch";
   } else if (!behind.empty()) {

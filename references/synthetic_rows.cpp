@@ -93,8 +93,8 @@ constexpr int kFrequencies = 20;
 // Weights of q_norm and k_norm. With 2.0 a planted score peaks at 2 * 2 * sqrt(head_dim) = 45.
 constexpr double kPlantedNorm = 2.0, kOrdinaryNorm = 1.25;
 
-// Planted MLP: slot A times the sign in slot B, as the difference of two SiLUs with edges at
-// -kSwitch and kSwitch signs and a slope of kGain.
+// The planted MLP computes slot A times the sign in slot B, as the difference of two SiLUs of slope
+// kGain whose edges are at -kSwitch and kSwitch, in units of a sign.
 constexpr double kSwitch = 0.5, kGain = 8.0;
 
 // One row of a tensor: element c is bf16(scale[c] * (its noise_level() - 127.5) + plant[c]).

@@ -160,7 +160,7 @@ case "$holds" in
     fetch_debian_packages || fail "apt-get could not fetch them" "is there a network?"
     ;;
 esac
-say "fetching wheels: ${wheel_files[*]} (minutes, by your network)"
+say "fetching wheels: ${wheel_files[*]} (takes minutes, depending on the network)"
 fetch_wheels || fail "pip could not fetch them" "is there a network?"
 write_facts || fail "the checksums could not be written" "look at $folder"
 # Wheels and Debian packages are compressed already: zstd would save 2 % and need a program that a bare system lacks.
@@ -169,5 +169,5 @@ tar -cf "$work/archive.tar" --owner=0 --group=0 --numeric-owner --sort=name --re
   fail "tar could not write the archive" "look at $folder"
 mv "$work/archive.tar" "$file"
 size_mb="$(($(stat -c %s "$file") / 1000000))"
-say "$file: $size_mb MB, made in $((SECONDS - begun)) s; for $system and Python $python_version:"
+say "$file: $size_mb MB, made in $((SECONDS - begun)) s. On a machine with $system and Python $python_version run:"
 say "tar -xf $(basename "$file") && cd mkbench && scripts/run.sh --compare eager"

@@ -169,7 +169,8 @@ def check_prompts(prompts, config):
     for p in prompts:
         bad = [i for i in p["ids"] if not 0 <= i < config["vocab_size"]]
         if bad or not p["ids"] or p["steps"] < 1:
-            raise ValueError(f"{p['name']}: ids or steps out of range: {bad or p['steps']}")
+            counts = f"{len(p['ids'])} ids and {p['steps']} steps, wanted at least one of each"
+            raise ValueError(f"{p['name']}: {f'ids out of range: {bad}' if bad else counts}")
         if len(p["ids"]) + p["steps"] > config["max_position_embeddings"]:
             raise ValueError(f"{p['name']}: {len(p['ids'])} ids and {p['steps']} steps, but max_position_embeddings is "
                              f"{config['max_position_embeddings']}")
@@ -247,7 +248,8 @@ def check_writable(path):
     except OSError as error:
         raise BadInput(f"{path.parent}: {error.strerror}; --out names another file") from None
     if not os.access(path.parent, os.W_OK):
-        raise BadInput(f"{path.parent}: cannot be written to; --out names another file, and mkbench --reference its folder")
+        raise BadInput(f"{path.parent}: cannot be written to; choose another file with --out, and give its folder "
+                       "to mkbench --reference")
 
 
 def previous(path, reason):

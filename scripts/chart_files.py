@@ -66,8 +66,8 @@ def write(program: str, specs: dict, out: pathlib.Path, later: str) -> int:
     try:
         import vl_convert
     except ImportError as error:
-        print(f"{program}: plots are left out: no vl_convert: {error}; with the Python of scripts/setup.sh `{later}` draws "
-              "them", file=sys.stderr)
+        print(f"{program}: plots are left out: no vl_convert: {error}; to draw them, run `{later}` with the Python "
+              "that scripts/setup.sh makes", file=sys.stderr)
         return 1
     out.mkdir(parents=True, exist_ok=True)
     for name, spec in specs.items():

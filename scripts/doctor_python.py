@@ -73,7 +73,7 @@ def look_at_transformers(*_) -> dict:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--gpu", type=int, default=0)
-    parser.add_argument("--seconds", type=int, default=180, help="the time for everything")
+    parser.add_argument("--seconds", type=int, default=180, help="time limit for all checks together")
     parser.add_argument("--architectures", action="store_true", help="look at torch alone, and start no CUDA")
     options = parser.parse_args()
     signal.alarm(options.seconds)

@@ -101,8 +101,8 @@ def wanted_files(info, name):
     files = [f for f in info.siblings if WANTED.fullmatch(f.rfilename)]
     names = {f.rfilename for f in files}
     if "config.json" not in names or not any(n.endswith(".safetensors") for n in names):
-        raise BadInput(f"{name.text}: the hub has no config.json or no *.safetensors there: {len(info.siblings)} files, "
-                       "none that mkbench can load")
+        raise BadInput(f"{name.text}: the hub has {len(info.siblings)} files there, but "
+                       f"{'no *.safetensors' if 'config.json' in names else 'no config.json'}")
     for f in files:  # hashes become names of files
         kind = "[0-9a-f]{64}" if f.lfs else "[0-9a-f]{40}"
         if not re.fullmatch(kind, blob_name(f) or "") or f.size is None:
@@ -126,8 +126,8 @@ def found_hash(path, file):
 def check_space(folder, needed, name):
     free = shutil.disk_usage(folder).free
     if needed + SPARE_BYTES > free:
-        raise CannotHere(f"{folder}: {needed / 1e6:,.0f} MB needed, {free / 1e6:,.0f} MB free on that disk; HF_HUB_CACHE "
-                         f"names a folder on another one for {name.text}")
+        raise CannotHere(f"{folder}: {needed / 1e6:,.0f} MB needed, {free / 1e6:,.0f} MB free on that disk; to fetch "
+                         f"{name.text}, set HF_HUB_CACHE to a folder on another disk")
 
 
 def fetch_blob(name, commit, file, blobs):
@@ -194,7 +194,7 @@ def fetch(name):
         missing = [f for f in files if not (blobs / blob_name(f)).exists()]
         total = sum(f.size for f in files)
         say(f"{name.text}: revision {info.sha}, {len(files)} files, {total / 1e9:.3f} GB, "
-            f"{len(files) - len(missing)} of them here")
+            f"{len(files) - len(missing)} of them in the cache already")
         check_space(blobs, sum(f.size for f in missing), name)
         # Links are made last: an incomplete snapshot would already resolve by its commit id.
         for path, blob in [(snapshot / f.rfilename, fetch_blob(name, info.sha, f, blobs)) for f in files]:

@@ -210,7 +210,7 @@ def odd_cards(what: str, cards: dict, how: str) -> list:
     value, most = counts[0]
     if 2 * most <= len(steady):
         groups = "; ".join(", ".join(short(c) for c, v in steady.items() if v == value) for value, _ in counts)
-        return [*found, f"cards of one kind compute otherwise, and none is in the majority: {what}: {groups}"]
+        return [*found, f"cards of one kind give different results, and no result is in the majority: {what}: {groups}"]
     return found + [f"card {short(card)} computes otherwise: {what}: {how.format(own=own, most=value)} its {in_words(most)} "
                     "neighbours" for card, own in steady.items() if own != value]
 

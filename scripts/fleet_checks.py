@@ -48,7 +48,8 @@ def local_cards(file: str, plan: fleet_plan.Plan) -> list:
         raise BadPlan(f"{file}: device = \"cuda\": {why}")
     for name in wanted.only:
         if not any(card.id.startswith(name) for card in cards):
-            raise BadPlan(f"{file}: cards.only: {name!r}: found {', '.join(c.id for c in cards)}, wanted one of these")
+            raise BadPlan(f"{file}: cards.only: found {name!r}, wanted the beginning of one of "
+                          f"{', '.join(c.id for c in cards)}")
     cards = [card for card in cards if wanted.takes(card.id)]
     if wanted.count > len(cards):
         raise BadPlan(f"{file}: cards.count: found {wanted.count}, wanted at most the {len(cards)} cards of this machine")
@@ -58,9 +59,9 @@ def local_cards(file: str, plan: fleet_plan.Plan) -> list:
 def check_slurm(file: str, plan: fleet_plan.Plan, program: str, version: str) -> None:
     least = math.floor(plan.minutes + fleet_worker.BEFORE_END_S / 60) + 1
     if plan.slurm.minutes < least:
-        raise BadPlan(f"{file}: slurm.minutes: found {plan.slurm.minutes}, wanted {least} or more, for the {plan.minutes:g} "
-                      f"minutes of a cell and {fleet_worker.BEFORE_END_S} s: a job takes no cell that its own time may cut "
-                      "short")
+        raise BadPlan(f"{file}: slurm.minutes: found {plan.slurm.minutes}, wanted {least} or more: a job begins a cell "
+                      f"only if its own limit leaves the {plan.minutes:g} minutes of a cell and "
+                      f"{fleet_worker.BEFORE_END_S} s more")
     if plan.cards.each and not plan.cards.count:
         raise BadPlan(f"{file}: cards.count: not there, wanted the number of cards on which each cell is to run "
                       "(or cards.each = false)")

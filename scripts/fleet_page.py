@@ -91,8 +91,9 @@ def card_charts(page: page_tables.Page, facts: fleet_cards.Facts) -> list:
         reads = [{"card": c.name, "engine": charts.CEILING, "value": 100 * c.reads, "text": f"{100 * c.reads:.2f} %"}
                  for c in cards if c.reads is not None]
         if reads:
-            made.append(page.chart(f"How fast each card reads: {kind}", "The rate of the card's own ceiling over the median "
-                                   "of its kind, median over the cases.", dots(page, reads, "% of its kind", 100), wide))
+            made.append(page.chart(f"How fast each card reads: {kind}", "The rate of the card's own ceiling in % of "
+                                   "the median of its kind; median over the cases.",
+                                   dots(page, reads, "% of its kind", 100), wide))
         over = [{"card": c.name, "engine": engine, "value": 100 * value, "text": f"{100 * value:.2f} %"}
                 for c in cards for engine, value in c.over.items()]
         if over:
@@ -171,8 +172,9 @@ def tries_of(page: page_tables.Page, base: sqlite3.Connection, facts: fleet_card
                          "tooltip": [charts.tip(name, name) for name in ("cell", "card", "outcome")] +
                                     [charts.tip("text", "when")]}}
     return page.chart("What ran when", "A bar is a try of a cell: green done, red failed, orange lost with its worker, "
-                      "yellow cancelled." + (f" The first {CARDS_DRAWN} of {len(facts.cards)} cards are drawn."
-                                             if len(facts.cards) > CARDS_DRAWN else ""), spec, True)
+                      "yellow cancelled, grey late (another worker's result counts)." +
+                      (f" The first {CARDS_DRAWN} of {len(facts.cards)} cards are drawn."
+                       if len(facts.cards) > CARDS_DRAWN else ""), spec, True)
 
 
 def troubles_of(base: sqlite3.Connection) -> list:

@@ -51,7 +51,7 @@ OF_REPORT = ("results", "samples", "checks")
 
 
 def open_store(path: pathlib.Path) -> sqlite3.Connection:
-    base = sqlite_store.opened(path, VERSION, TABLES, "a fleet's store")
+    base = sqlite_store.opened(path, VERSION, TABLES, "a fleet's store of this version")
     # A store that a crash damages can be made again from the reports.
     base.execute("PRAGMA synchronous = OFF")
     for table in ("results", "tries"):
@@ -254,7 +254,8 @@ def merge_and_tell(folder: pathlib.Path) -> int:
     import fleet_page
 
     done = merge(folder)
-    print(f"fleet: {done.added} reports added, {done.known} known, {len(done.refused)} refused", file=sys.stderr)
+    print(f"fleet: {done.added} reports added, {done.known} already in the store, {len(done.refused)} refused",
+          file=sys.stderr)
     for line in done.refused:
         print(f"fleet: refused: {line}", file=sys.stderr)
     facts = fleet_cards.facts_of(done.base)

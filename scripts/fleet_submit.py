@@ -131,7 +131,7 @@ class Slurm:
         numbers = self.numbers(jobs)
         done = ask("scancel", *numbers, limit_s=SCANCEL_S) if numbers else None
         if done and done.returncode != 0:
-            say(f"scancel: {why_of(done)}; jobs {', '.join(numbers)} may go on")
+            say(f"scancel: {why_of(done)}; jobs {', '.join(numbers)} may still be running")
 
 
 class Progress:
@@ -199,7 +199,7 @@ def run(folder: fleet_cells.Folder, backend, quiet: bool) -> str:
             got_on = lost or ended["done"] + ended["failed"] > counts["done"] + counts["failed"]
             fruitless = 0 if got_on else fruitless + 1
             if fruitless >= FRUITLESS and ended["waiting"]:
-                return f"{FRUITLESS} rounds of jobs ended no cell"
+                return f"no cell has ended in {FRUITLESS} rounds of jobs"
             if not lost and not any(w.get("claimed") for w in workers.values()) and folder.counts()["waiting"]:
                 if not folder.counts()["running"]:
                     return why_no_further(folder, jobs, workers)

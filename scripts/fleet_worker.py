@@ -158,7 +158,7 @@ class Worker:
                 give_back()
             elif time.monotonic() > end and not stopped:
                 stopped = "failed"
-                log.write(f"fleet: stopped after {self.plan.minutes:g} minutes, the plan's limit of a cell\n")
+                log.write(f"fleet: stopped after {self.plan.minutes:g} minutes, the plan's limit for a cell\n")
                 log.flush()
             if stopped:
                 end_process(process)

@@ -29,7 +29,7 @@ class BadHistory(Exception):
 
 
 def open_database(path: pathlib.Path) -> sqlite3.Connection:
-    return sqlite_store.opened(path, VERSION, TABLES, "a history that mkbench has made")
+    return sqlite_store.opened(path, VERSION, TABLES, "a history of this version of mkbench")
 
 
 def add(base: sqlite3.Connection, lines: list, name: str) -> None:
@@ -104,7 +104,7 @@ def main() -> int:
     arguments = parser.parse_args()
     try:
         if arguments.command == "show" and not arguments.database.exists():
-            print("the history is empty; mkbench history add REPORT, or run --history, adds to it")
+            print("the history is empty; mkbench history add REPORT, or mkbench run --history, adds to it")
             return 3 if arguments.plot else 0
         arguments.database.parent.mkdir(parents=True, exist_ok=True)
         base = open_database(arguments.database)

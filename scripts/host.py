@@ -99,7 +99,7 @@ class Wire:
             text += f" ({pathlib.Path(at[-1].filename).name}, line {at[-1].lineno})"
         kind = getattr(error, "mkbench_kind", None)
         if isinstance(error, ModuleNotFoundError):
-            kind, text = "bad_input", f"{text}; the Python is {sys.executable} (--python)"
+            kind, text = "bad_input", f"{text}; the Python is {sys.executable}, --python names another"
         elif isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":  # torch's
             kind = "env_unfit"
         whole = "".join(traceback.format_exception(type(error), error, error.__traceback__))
@@ -138,7 +138,7 @@ class Arena:
         if end > len(self.memory):
             size = os.fstat(self.fd).st_size
             if size < end:
-                raise HostError("runtime", f"arena of {end} bytes: too small: {size} bytes")
+                raise HostError("runtime", f"arena: found {size} bytes, wanted at least {end}")
             self.memory = mmap.mmap(self.fd, size)
         return numpy.ndarray(shape, dtype, self.memory, offset)
 
@@ -156,7 +156,7 @@ def snapshot_stamp(folder: pathlib.Path) -> str:
 def check_stamp(folder: pathlib.Path, wanted: str) -> None:
     found = snapshot_stamp(folder)
     if found != wanted:
-        raise HostError("integrity", f"{folder}: the weights have changed since they were judged: found {found}, "
+        raise HostError("integrity", f"{folder}: the weights have changed since mkbench loaded them: found {found}, "
                                      f"wanted {wanted} (name, bytes, time in ns)")
 
 
@@ -401,7 +401,7 @@ class Server:
         flushes = self.optional("flush_l2")
         if call["cuda"] and not (flushes and self.optional("finish")):
             missing = "finish()" if flushes else "flush_l2(gpu)"
-            raise HostError("runtime", f"the engine's file defines no {missing}, without which its times are too good")
+            raise HostError("runtime", f"the engine's file defines no {missing}, without which times are too short")
         begin = time.monotonic()
         for flush in flushes[:1] if call["cuda"] else ():
             flush(call["gpu"])

@@ -169,7 +169,7 @@ find_gpus() {
   [ -n "$smi" ] || return 0
   local query=("$smi" --query-gpu=driver_version,compute_cap,name --format=csv,noheader)
   if ! gpus="$(timeout 30 "${query[@]}" 2> /dev/null)"; then
-    say "nvidia-smi is there but answers nothing: no GPU is used. It says:"
+    say "nvidia-smi is there but fails, so no GPU is used. It says:"
     timeout 30 "$smi" 2>&1 | head -n 3 >&2 || true
     gpus=""
     return 0

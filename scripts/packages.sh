@@ -72,7 +72,7 @@ use_offline_apt() {
 install_packages() {  # NAME ...
   command -v apt-get > /dev/null ||
     die "these packages are missing, and this is not Debian or Ubuntu (no apt-get): $*" \
-        "install what your system calls them (debian.txt in scripts/requirements names the files looked for)"
+        "install them under the names that your system uses (scripts/requirements/debian.txt names the files to have)"
   local as_root=() apt_options=() apt_folder="" why="is there a network? Debian 12 or Ubuntu 24.04 is needed" status=0
   if [ -n "$offline" ]; then
     require_offline debian

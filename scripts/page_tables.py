@@ -215,7 +215,7 @@ def case_view(page: Page, case: dict, x: int, single: bool) -> dict:
         points.sort(key=lambda p: -p["value"])
         unit = "ms per prompt id" if is_prefill(case) else "ms per token"
         made.append(page.chart("Ladder of the engines", "Every engine of this case, slowest first; the line on a bar is "
-                               "its interval.", charts.bars(points, page.palette, unit)))
+                               "its confidence interval.", charts.bars(points, page.palette, unit)))
     rows = ratio_rows(case)
     drawn = [{k: r[k] for k in ("key", "label", "value", "low", "high", "verdict", "text")} for r in rows
              if r["value"] is not None]

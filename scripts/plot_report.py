@@ -50,7 +50,8 @@ class Figure:
         for kind, found in page_tables.measures(case, x).items():
             for point in found if kind in KINDS else ():
                 if min(point["low"], point["value"], point["high"]) <= 0:
-                    raise ValueError(f"{case['name']}: {point['engine']}: a time or rate of {point['text']}")
+                    raise ValueError(f"{case['name']}: {point['engine']}: found a time or rate of {point['text']}, "
+                                     "wanted over 0")
                 speedup = speedups.get(point["engine"]) if kind == "rate" else None
                 times = f"{speedup:.1f}x" if speedup else ""
                 short = f"{page_charts.digits(point['value'])}\n{times}".strip() if point["kind"] == "engine" else ""

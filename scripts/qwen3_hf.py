@@ -60,7 +60,8 @@ def read_shards(folder):
         tensors = load_tensors(folder / shard)
         wanted = {name for name, of in weight_map.items() if of == shard}
         if set(tensors) != wanted:
-            raise BadInput(f"{folder / shard}: its tensors are not those of weight_map: {sorted(set(tensors) ^ wanted)[:4]}")
+            raise BadInput(f"{folder / shard}: its tensors and those of weight_map differ in "
+                           f"{sorted(set(tensors) ^ wanted)[:4]}")
         state |= tensors
         files.append(folder / shard)
     return files, state
@@ -143,7 +144,7 @@ def use_device(device):
     torch.set_float32_matmul_precision("highest")
     # cuBLAS obeys this variable whatever torch is set to.
     if os.environ.get("NVIDIA_TF32_OVERRIDE", "0") != "0":
-        raise BadInput("NVIDIA_TF32_OVERRIDE is set: fp32 must be fp32")
+        raise BadInput("NVIDIA_TF32_OVERRIDE is set and may turn TF32 on, but fp32 is needed: unset it or set it to 0")
     if device == "cpu":
         return
     if device == "mps" and not torch.backends.mps.is_available():

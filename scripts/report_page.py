@@ -99,7 +99,7 @@ def fill(draw, reports: list, names: list, scripts: list) -> str:
 def scripts_of_page() -> list:
     scripts = [vega(), (PARTS / "report.js").read_text(encoding="utf-8")]
     if any("</script" in script.lower() for script in scripts):
-        raise BadScript("a script of the page would end its own element")
+        raise BadScript("a script of the page contains '</script', which would end it there")
     return scripts
 
 

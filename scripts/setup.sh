@@ -59,7 +59,7 @@ check_disk() {  # FOLDER
   [ -w "$at" ] || die "cannot write to $at" "set MKBENCH_VENV to a folder that you can write"
   free_gb="$(df -Pk "$at" | awk 'NR == 2 { print int($4 / 1048576) }')"
   [ "$free_gb" -ge "$needed_gb" ] ||
-    die "$at has $free_gb GB free; the Python environment needs $needed_gb" \
+    die "$at has $free_gb GB free; the Python environment needs $needed_gb GB" \
         "free some space, or set MKBENCH_VENV to a folder on another disk"
 }
 
@@ -80,7 +80,7 @@ make_venv() {
     [ ! -e "$mark" ] || say "an earlier set-up was cut short; making the environment again"
     rm -rf "$venv"
     check_disk "$venv"
-    say "making the Python environment in $venv (torch $(pinned torch); minutes, by your network)"
+    say "making the Python environment in $venv (torch $(pinned torch)); this takes minutes, depending on the network"
     mkdir -p "$venv" && touch "$mark"
     "$base_python" -m venv "$venv" ||
       die "$base_python could not make a virtual environment" "apt-get install python3-venv"

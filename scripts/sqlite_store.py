@@ -20,7 +20,8 @@ def opened(path: pathlib.Path, version: int, tables: dict, what: str) -> sqlite3
     if found == version and set(tables) <= names:
         return base
     if found != 0 or names:
-        raise BadStore(f"user_version: found {found} with tables {sorted(names)}, wanted {version} of {what}")
+        raise BadStore(f"not {what}: found user_version {found} and tables {sorted(names)}, "
+                       f"wanted user_version {version}")
     with base:
         base.execute("BEGIN")
         for name, columns in tables.items():

@@ -163,7 +163,7 @@ def failures(engine, run, truth, baseline):
         factor = EAGER_LIMIT if engine == "eager" else ACCUMULATE_LIMIT
         limit = FP32_LIMIT if engine in FP32_ENGINES else factor * usual[name]
         if not error <= limit:
-            found.append(f"{name}: error {error:.3g}, at most {limit:.3g}")
+            found.append(f"{name}: error {error:.3g}, wanted at most {limit:.3g}")
     top = truth.logits.topk(2, dim=1)
     margins = top.values[:, 0] - top.values[:, 1]
     # Decided steps: the margin is over twice HF's bf16 error in a difference of two top logits.

@@ -157,7 +157,7 @@ def train(name, report):
     for step, loss, model in itertools.islice(training(config, text, SEEDS[name]), MAX_STEPS):
         if step % CHECK_EVERY == 0:
             d, ratio, off_text = judge(config, dict(model.named_parameters()), text)
-            report(f"{name}: step {step} loss {loss.item():.3f} D {d:.3f} margin/tau {ratio:.2f} off text {off_text}")
+            report(f"{name}: step {step} loss {loss.item():.3f} D {d:.3f} margin/tau {ratio:.2f} wrong ids {off_text}")
             if d <= 0.25 and ratio > 4 and off_text == 0:
                 cast = {k: v.detach().to(torch.bfloat16).contiguous() for k, v in model.named_parameters()}
                 return cast, {"steps": step, "loss": loss.item(), "D": d, "smallest_margin_over_tau": ratio}
@@ -184,7 +184,7 @@ def write_checkpoint(folder, config, tensors, made_by, training):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(CONFIGS)} (default: all)")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"one of {', '.join(CONFIGS)} (default: all)")
     parser.add_argument("--out", type=pathlib.Path, default=checkpoint_format.DATA, help="gets a folder for each NAME")
     args = parser.parse_args()
     for name in args.names or CONFIGS:

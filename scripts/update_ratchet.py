@@ -71,8 +71,8 @@ def updated(ratchet, values, reason):
         changed = [name for name, value in new.items() if old.get(name) != value]
         worse = [name for name in changed if name in old and (name == BITS or new[name] > old[name])]
         if worse and not reason:
-            raise Refused(f"{who}: {', '.join(f'{n} {new[n]} against the committed {old[n]}' for n in worse)}; --reason says "
-                          "why it may be")
+            raise Refused(f"{who}: {', '.join(f'{n} {new[n]} against the committed {old[n]}' for n in worse)}; "
+                          "--reason REASON accepts this and records why")
         if not changed:
             continue
         entries[key] = {**dict(zip(KEY, key)), **{n: old[n] for n in (BITS,) if n in old}, **new}

@@ -21,6 +21,6 @@ def dynamic_metadata(settings: object, project: object) -> dict[str, list[str]]:
     import find_torch
     facts = find_torch.facts()
     if facts is None:
-        raise RuntimeError(f"found no torch in {sys.executable}, wanted the one to build with: scripts/wheel.sh has it")
+        raise RuntimeError(f"found no torch in {sys.executable}, which a build needs; scripts/wheel.sh builds with one")
     return {"dependencies": requirements(facts["version"],
                                          (HERE / "requirements" / "python.txt").read_text(encoding="utf-8"))}

@@ -74,7 +74,7 @@ TEST_CASE("a counter that lacks what all blocks have added has lost an arrival",
   CHECK(found.text ==
         "block 0 waits in phase o_proj of layer 12, step 3, for an arrival that was lost: all 8 "
         "blocks "
-        "have arrived at epoch 20, the counter holds 159 of 160");
+        "have arrived at epoch 20, the counter holds 159 of 160 arrivals");
 }
 
 TEST_CASE("a count below what blocks have passed was reset", "[standstill]") {

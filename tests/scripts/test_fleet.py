@@ -114,7 +114,7 @@ class Local(FleetCliTest):
 
         again = self.fleet("merge", self.out)
         self.assertEqual((again.returncode, again.stdout), (0, done.stdout), again.stderr)
-        self.assertIn("0 reports added, 12 known, 0 refused", again.stderr)
+        self.assertIn("0 reports added, 12 already in the store, 0 refused", again.stderr)
         self.check_whole(12)
 
     def test_a_cell_that_fails_on_one_card_runs_on_another(self):

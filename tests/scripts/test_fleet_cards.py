@@ -82,8 +82,8 @@ class Sentences(CardsTest):
                                                f"than on {NEIGHBOURS}"),
                 (spread(2) | {UUIDS[2]: {"parity": {"plain": "FAIL_TOKEN"}}},
                  "card GPU-22222222 computes otherwise: plain on synthetic: parity is FAIL_TOKEN, PASS on its two neighbours"),
-                ({UUIDS[0]: {}, UUIDS[1]: other}, "cards of one kind compute otherwise, and none is in the majority: ring on "
-                                                  "synthetic: GPU-00000000; GPU-11111111"),
+                ({UUIDS[0]: {}, UUIDS[1]: other}, "cards of one kind give different results, and no result is in the "
+                                                  "majority: ring on synthetic: GPU-00000000; GPU-11111111"),
                 ({UUIDS[0]: {"bits": {"ring": ""}}, UUIDS[1]: {}}, "")):  # an engine whose bits do not repeat
             with self.subTest(wanted):
                 said, facts = self.sentences(cards)

@@ -169,7 +169,8 @@ class Refused(StoreTest):
             self.merge()
         path.unlink()
         self.merge().base.execute("PRAGMA user_version = 9")
-        with self.assertRaisesRegex(fleet_cells.BadFleet, "user_version: found 9 .*, wanted 1 of a fleet's store"):
+        wanted = "not a fleet's store of this version: found user_version 9 .*, wanted user_version 1"
+        with self.assertRaisesRegex(fleet_cells.BadFleet, wanted):
             self.merge()
         with self.assertRaisesRegex(fleet_cells.BadFleet, "no fleet's folder"):
             fleet_store.merge(pathlib.Path(self.folder))

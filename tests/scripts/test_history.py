@@ -104,7 +104,7 @@ class History(CliTest):
             base.execute("CREATE TABLE songs (name TEXT)")
         done = self.run_history()
         self.assertEqual(done.returncode, BAD_INPUT)
-        self.assertIn("user_version: found 0 with tables ['songs'], wanted 1", done.stderr)
+        self.assertIn("found user_version 0 and tables ['songs'], wanted user_version 1", done.stderr)
 
         # A run whose report cannot be added says so, and its own files stand.
         done = self.bench("--reference", self.short_reference(), "--history", env_more=self.env)

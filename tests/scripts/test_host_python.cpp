@@ -191,7 +191,8 @@ TEST_CASE("an exception in a Python engine fails its call") {
   const Error missing = raised("import nothing_like_this");
   CHECK(missing.kind() == ErrorKind::kBadInput);
   CHECK_THAT(missing.what(), ContainsText("No module named 'nothing_like_this'"));
-  CHECK_THAT(missing.what(), ContainsText("; the Python is " MKBENCH_PYTHON " (--python)"));
+  CHECK_THAT(missing.what(),
+             ContainsText("; the Python is " MKBENCH_PYTHON ", --python names another"));
   CHECK_THAT(raised("raise ValueError('x' * 400)").what(),
              ContainsText(std::string(288, 'x') + "... (altered.py, line 9)"));
   // The engine's own line comes before those of the libraries that it calls.
@@ -255,7 +256,7 @@ TEST_CASE("a file that is no engine is bad input") {
              ContainsText("a fault cannot be planted in it"));
 }
 
-TEST_CASE("weights that have changed since they were judged are not opened") {
+TEST_CASE("weights that have changed since they were loaded are not opened") {
   PythonEngine python;
   python.open();
   const fs::path file = python.folder.path() / "model/model.safetensors";
@@ -267,7 +268,7 @@ TEST_CASE("weights that have changed since they were judged are not opened") {
                 {5, 5});
   });
   CHECK(error.kind() == ErrorKind::kIntegrity);
-  CHECK_THAT(error.what(), ContainsText("the weights have changed since they were judged: found "
+  CHECK_THAT(error.what(), ContainsText("the weights have changed since mkbench loaded them: found "
                                         "'config.json' "));
   CHECK_THAT(error.what(),
              ContainsText(fmt::format("'model.safetensors' {} ", fs::file_size(file))));

@@ -303,8 +303,9 @@ class Plots(Files):
         (self.folder / "vl_convert.py").write_text("raise ImportError('left out for a test')\n")
         done = self.plot(self.report, env={"PYTHONPATH": str(self.folder)})
         self.assertEqual(done.returncode, 1)
-        self.assertEqual(done.stderr, "plot_report: plots are left out: no vl_convert: left out for a test; with the Python of "
-                                      f"scripts/setup.sh `mkbench plot {self.folder / 'page-0.json'}` draws them\n")
+        self.assertEqual(done.stderr, "plot_report: plots are left out: no vl_convert: left out for a test; to draw "
+                                      f"them, run `mkbench plot {self.folder / 'page-0.json'}` with the Python that "
+                                      "scripts/setup.sh makes\n")
 
 
 class Reader(Files):
