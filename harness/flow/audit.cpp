@@ -120,8 +120,8 @@ class TileAudit {
     return true;
   }
 
-  // Number of ids that depend on the head alone. With tied embeddings a row of the head is also an
-  // embedding row, read as such once its id is an input: only the ids emitted before then count.
+  // Number of first ids on which a tile of the head acts only as head. With tied embeddings its row
+  // is also an embedding row, read once its id is an input: only ids emitted before then count.
   size_t ids_of_head(const Tile& tile, size_t input) const {
     const std::vector<int32_t>& ids = sound_[input].ids;
     if (!config_.tie_word_embeddings) return ids.size();
