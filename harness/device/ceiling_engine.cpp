@@ -191,7 +191,7 @@ class CeilingEngine final : public Engine {
   }
 
   Engine& ring_stream() const {
-    if (!ring_) throw Error(ErrorKind::kRuntime, kPrefix + ": the ring has failed before");
+    if (!ring_) throw Error(ErrorKind::kRuntime, kPrefix + ": ring cannot run or has failed");
     return *ring_;
   }
 

@@ -104,7 +104,7 @@ class Judge {
       card_problem("driver", "no NVIDIA driver is loaded", kInstallDriver);
     } else if (asked && list_.driver_cuda_version == 0) {
       const std::string text = "libcuda.so.1 not found";
-      card_problem("driver", fmt::format("{} is loaded, but its {}", version, text),
+      card_problem("driver", fmt::format("{} is loaded; {}", version, text),
                    advice_for(text, kInstallDriver));
     } else if (report_.usability.unfit == Unfit::kDriverTooOld) {
       card_problem("driver", report_.usability.reason, report_.usability.what_to_do);

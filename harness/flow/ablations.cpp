@@ -72,7 +72,7 @@ void run_ablations(const CaseJob& job, const FlowServices& services,
         throw;
       } catch (const std::exception& error) {
         reason = error.what();
-        lost = "after a failure in the diagnostics of " + c->name;
+        lost = "not tried after failed ablations of " + c->name;
       }
     }
     sink.send(AblationsTaken{c->name, reason, profile});

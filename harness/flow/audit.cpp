@@ -203,8 +203,9 @@ class TileAudit {
                              part.unread.size(), part.tried, part.unread.front().name()));
       } else if (part.tried < plan_.tiles && audit_.verdict == Verdict::kPass) {
         conclude(Verdict::kInconclusive,
-                 fmt::format("{}: {} of {} tiles were conclusive, {} were silent", part.part,
-                             part.tried, plan_.tiles, part.silent));
+                 fmt::format("{}: {} of {} tiles were conclusive, {} "
+                             "were silent (changed no answer)",
+                             part.part, part.tried, plan_.tiles, part.silent));
       }
     }
   }
