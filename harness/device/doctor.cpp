@@ -99,7 +99,7 @@ class Judge {
 
   void judge_driver() {
     const std::string& version = list_.driver_version;
-    const bool asked = in_.card_problem.empty();  // else only the driver's version is known
+    const bool asked = in_.card_problem.empty();  // false: no CUDA host, only the driver's version
     if (version.empty() && list_.driver_cuda_version == 0) {
       card_problem("driver", "no NVIDIA driver is loaded", kInstallDriver);
     } else if (asked && list_.driver_cuda_version == 0) {

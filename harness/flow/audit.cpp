@@ -16,7 +16,7 @@ constexpr int kInputs = 4;  // number of late ids; one decode begins with each
 // The truth on changed weights rejects an id of the engine whose logit lies further than this below
 // the largest one (and a bf16 step more): twice the largest D that a reference may have.
 constexpr double kRefusedBy = 1.0;
-// Tiles whose change shows in no answer do not count: at most this many draws per wanted tile.
+// A tile whose change shows in no answer does not count; draw at most this many per wanted tile.
 constexpr int kDrawsATile = 3;
 
 // Result of one decode.

@@ -54,7 +54,7 @@ class BlockRunner {
 
   std::vector<TimedRun> run() {
     services_.begin_timing();
-    services_.watch_card(job_.telemetry != TelemetryMode::kOff);  // for measure_overhead() too
+    services_.watch_card(job_.telemetry != TelemetryMode::kOff);  // also in measure_overhead()
     while (has_engines() && schedule_.begin_process()) {
       begin_process();
       while (has_engines() && schedule_.begin_block()) {

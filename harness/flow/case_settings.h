@@ -15,8 +15,8 @@ namespace mkbench {
 
 enum class NvtxMode { kOff, kBlock };
 
-// Whether the card is read while a timed part runs. kAlternate: in every other block, which shows
-// what the reading costs.
+// Whether the card is read while a timed part runs. kAlternate: in one block of every two, which
+// shows what the reading costs.
 enum class TelemetryMode { kOn, kOff, kAlternate };
 
 struct CaseSettings {
