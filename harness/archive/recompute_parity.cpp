@@ -152,7 +152,7 @@ void recheck_parity(const CaseReport& c, const EngineReport& e, const std::strin
                     "PASS: only an engine's verdict is PASS_LIVE");
   recheck_statuses(p, at, differences);
   recheck_limits(p, at, schema_minor, differences);
-  // References of published ids have no margins, and so no flip cap.
+  // A reference of ids alone has no margins, and so no flips_allowed.
   const bool capped = p.flips_allowed > 0 || applied(p, Check::kFlips) != nullptr;
   if (passed && times_allowed(e.verdict) && p.judged_in.empty() && capped)
     recheck_counts(p, at, differences);

@@ -118,7 +118,7 @@ inline std::vector<Flag<PlanSettings>> axis_flags() {
       depth_flag(),
       flag("processes P",
            "Fresh processes in which each timed engine is opened; the blocks are spread over them "
-           "[5; 1 on cpu and with --in-process; one a turn with --resident one].",
+           "[5; 1 on cpu and with --in-process; with --resident one, one for each block].",
            &P::processes, at_least(1)),
       flag("blocks N",
            "Paired blocks over all processes [3 s of samples of each engine on a GPU; 10 on cpu "
@@ -127,8 +127,8 @@ inline std::vector<Flag<PlanSettings>> axis_flags() {
       flag("max-blocks N=30", "Largest number of blocks that --target-rel-ci may take.",
            &P::max_blocks, at_least(1)),
       flag("warmup N",
-           "Untimed runs of each engine before its blocks [until time and clock have settled, if "
-           "the blocks are by time; else 1].",
+           "Untimed runs of each engine before its blocks [until time and clock have settled, "
+           "where --blocks defaults to a time; else 1].",
            &P::warmup, at_least(0)),
   };
 }

@@ -35,8 +35,8 @@ Flag<S> junit_flag(std::string S::*field) {
 
 inline std::vector<Flag<GateLimits>> gate_limit_flags() {
   return {flag("max-regress X",
-               "gate: largest accepted slow-down of HEAD, as a share of BASE's time [the margin of "
-               "the clock's calibration, 0.01 without one].",
+               "gate: largest accepted slow-down of HEAD, as a share of BASE's time [the smallest "
+               "that the clock's calibration can tell; 0.01 without a calibration].",
                &GateLimits::max_regress,
                [](std::string_view name, const std::string& text) {
                  return parse_number<double>(name, text, 0, 10, "a share of at least 0");

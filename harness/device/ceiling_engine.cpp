@@ -191,7 +191,7 @@ class CeilingEngine final : public Engine {
   }
 
   Engine& ring_stream() const {
-    if (!ring_) throw Error(ErrorKind::kRuntime, kPrefix + ": the ring has failed before");
+    if (!ring_) throw Error(ErrorKind::kRuntime, kPrefix + ": ring cannot run or has failed");
     return *ring_;
   }
 
@@ -228,7 +228,7 @@ class CeilingEngine final : public Engine {
       ring_.reset();  // a fault has emptied its sequence
       throw;
     }
-    // A NaN logit ends a launch, and a run without waits may compute one.
+    // `ring` runs without its waits here and so may compute a NaN logit, which ends the launch.
     if (std::find(ids.begin(), ids.end(), -1) != ids.end())
       throw Error(ErrorKind::kRuntime, kPrefix + ": ring without waits ended before its last step");
     return 0;

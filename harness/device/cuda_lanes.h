@@ -26,8 +26,8 @@ int cuda_version_number(std::string_view text);
 const CudaLane* lane_of_cuda(int cuda_version);
 
 // The newest lane that the driver runs; null if none. driver_cuda: newest CUDA of the libcuda that
-// programs load, 0 if unknown. It decides over driver_version ("570.86.10", empty if unknown),
-// because with NVIDIA's forward compatibility it is above the driver's own CUDA.
+// programs load, 0 if unknown. If known, it is used and not driver_version ("570.86.10", empty if
+// unknown), because with NVIDIA's forward compatibility it is above the driver's own CUDA.
 const CudaLane* lane_for_driver(std::string_view driver_version, int driver_cuda);
 
 struct Toolkit {

@@ -99,12 +99,12 @@ class Judge {
 
   void judge_driver() {
     const std::string& version = list_.driver_version;
-    const bool asked = in_.card_problem.empty();  // else only the driver's version is known
+    const bool asked = in_.card_problem.empty();  // false: no CUDA host, only the driver's version
     if (version.empty() && list_.driver_cuda_version == 0) {
       card_problem("driver", "no NVIDIA driver is loaded", kInstallDriver);
     } else if (asked && list_.driver_cuda_version == 0) {
       const std::string text = "libcuda.so.1 not found";
-      card_problem("driver", fmt::format("{} is loaded, but its {}", version, text),
+      card_problem("driver", fmt::format("{} is loaded; {}", version, text),
                    advice_for(text, kInstallDriver));
     } else if (report_.usability.unfit == Unfit::kDriverTooOld) {
       card_problem("driver", report_.usability.reason, report_.usability.what_to_do);

@@ -61,7 +61,7 @@ struct DoctorReport {
   std::vector<DoctorItem> required;      // one row for each requirement
   std::vector<DoctorItem> python_items;  // rows about Python, never problems
   std::string verdict;                   // one sentence
-  std::string next;  // the command to run next; with --device cpu if no GPU is usable
+  std::string next;  // the command to run next: set-up, or a run (on the CPU if no GPU is usable)
   bool gpu_ready = false;
 
   int problems() const;  // number of problems in `items`

@@ -13,7 +13,7 @@ namespace mkbench {
 namespace {
 
 // An engine and its parent process need a processor each, and the system has work too.
-constexpr double kMostLoad = 0.5;  // per processor
+constexpr double kMostLoad = 0.5;  // per processor; a higher load makes times doubtful
 
 }  // namespace
 

@@ -58,7 +58,7 @@ std::vector<std::string> ncu_command(const NsightRun& run) {
 }
 
 // mkbench does not register its ranges' messages with NVTX, and nsys ignores such ranges unless the
-// environment variable is 0. The host goes on after the range, and ends by itself.
+// variable of --env-var is 0. The host goes on after the range, and ends by itself.
 std::vector<std::string> nsys_command(const NsightRun& run) {
   return {run.program,
           "profile",

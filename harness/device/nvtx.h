@@ -1,5 +1,5 @@
-// Named time ranges for profilers, in a domain of their own ("mkbench"). Header-only. A range costs
-// one call through a pointer without a profiler, and a comparison if --nvtx is off. A labelled
+// Named time ranges for profilers, in a domain of their own ("mkbench"). Header-only. Without a
+// profiler a range costs one call through a pointer; if --nvtx is off, a comparison. A labelled
 // range carries a message ("ring d=512 block 3"), the engine as its category, and the number of the
 // block or token as its payload.
 #pragma once

@@ -22,7 +22,7 @@ namespace {
 using ChildClock = std::chrono::steady_clock;
 
 constexpr int kAskMs = 100;
-constexpr double kFarewellSeconds = 1;  // between SIGTERM and SIGKILL
+constexpr double kFarewellSeconds = 1;  // for a program to end after its output, or after SIGTERM
 
 [[noreturn]] void become(char* const* words, int out, bool own_group) {
   if (own_group) setpgid(0, 0);

@@ -26,8 +26,8 @@ struct FoundPattern {
   int tried = 0;           // number of patterns that were timed
 };
 
-// Tries all patterns without gaps between copies, then gaps for the best of each way, then twice
-// patterns near the best. Times the best of all in turns, by samples of kLongSampleMs or more.
+// Tries all patterns without gaps between copies, then gaps for the best of each way, then, in two
+// rounds, patterns near the best. Then times the best in turns, in samples of >= kLongSampleMs.
 // Skips patterns for which `time` throws Error; throws the last such error if all are skipped.
 FoundPattern find_pattern(const PatternSpace& space, const TimePattern& time);
 

@@ -53,7 +53,7 @@ class ReadProbe {
   ~ReadProbe();
 
   bool has_bulk_copy() const;
-  int64_t bytes_per_launch() const;  // the buffer, as many times as make 16 GiB or more
+  int64_t bytes_per_launch() const;  // whole passes over the buffer, 16 GiB or more in all
   // Milliseconds of one launch that reads bytes_per_launch(). Throws what StepReader::read() does.
   double ms(const ReadPattern& pattern);
 

@@ -7,7 +7,7 @@
 
 namespace mkbench {
 
-// Step t reads the first `first` + t * `growth` bytes of one piece of memory.
+// Step t reads `first` + t * `growth` bytes, from the beginning of one piece of memory.
 struct StepBytes {
   uint64_t first;  // > 0
   uint64_t growth;

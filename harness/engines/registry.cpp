@@ -36,7 +36,8 @@ constexpr EngineRow kRows[] = {
      .cuda = true,
      .cpu = true},
     {.name = "graph",
-     .help = "eager with KV rows in buckets and some operators fused, a CUDA graph a token",
+     .help = "eager with attention over buckets of KV rows, some operators fused, and one CUDA "
+             "graph for each token",
      .host = HostKind::kTorch,
      .precision = kBf16,
      .roles = kCandidate | kYardstick,
@@ -51,8 +52,8 @@ constexpr EngineRow kRows[] = {
      .cpu = true,
      .compiles = true},
     {.name = kCeilingName,
-     .help = "reads a copy of the weights and KV rows and does nothing else; takes part in every "
-             "decode test on a GPU",
+     .help = "reads a copy of the weights and KV rows and does nothing else; takes part in "
+             "decode tests on a GPU that read far more than L2 holds",
      .host = HostKind::kCuda,
      .precision = kBf16,
      .roles = kCeiling,

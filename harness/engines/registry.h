@@ -50,7 +50,7 @@ std::vector<std::string> engine_names(Role role);
 inline constexpr char kNoBaseline[] = "none";
 // The engine that judges parity (the baseline).
 inline constexpr char kJudgeName[] = "eager";
-// The engine that shares are quoted against. It has no ids of its own, so it is never judged.
+// The other engines' speeds are quoted as shares of this one's. It has no ids: it is never judged.
 inline constexpr char kCeilingName[] = "ceiling";
 // Two more runs of the judge: the truth (all in fp32), and the run with an fp32 head (only the last
 // matmul in fp32).

@@ -60,7 +60,7 @@ std::string ablate_engine(const CaseJob& job, const FlowServices& services, Cont
 void run_ablations(const CaseJob& job, const FlowServices& services,
                    const std::vector<Contestant*>& candidates, ProgressWatch& watch,
                    EventSink& sink) {
-  std::string lost;  // reason of all later engines once one may have poisoned the CUDA context
+  std::string lost;  // why later engines are not tried: one may have poisoned the CUDA context
   for (Contestant* c : candidates) {
     ProfileReport profile;
     std::string reason = lost;
@@ -72,7 +72,7 @@ void run_ablations(const CaseJob& job, const FlowServices& services,
         throw;
       } catch (const std::exception& error) {
         reason = error.what();
-        lost = "after a failure in the diagnostics of " + c->name;
+        lost = "not tried after failed ablations of " + c->name;
       }
     }
     sink.send(AblationsTaken{c->name, reason, profile});

@@ -16,7 +16,7 @@ constexpr int kInputs = 4;  // number of late ids; one decode begins with each
 // The truth on changed weights rejects an id of the engine whose logit lies further than this below
 // the largest one (and a bf16 step more): twice the largest D that a reference may have.
 constexpr double kRefusedBy = 1.0;
-// Tiles whose change shows in no answer do not count: at most this many draws per wanted tile.
+// A tile whose change shows in no answer does not count; draw at most this many per wanted tile.
 constexpr int kDrawsATile = 3;
 
 // Result of one decode.
@@ -120,8 +120,8 @@ class TileAudit {
     return true;
   }
 
-  // Number of ids that depend on the head alone. With tied embeddings a row of the head is also an
-  // embedding row, read as such once its id is an input: only the ids emitted before then count.
+  // Number of first ids on which a tile of the head acts only as head. With tied embeddings its row
+  // is also an embedding row, read once its id is an input: only ids emitted before then count.
   size_t ids_of_head(const Tile& tile, size_t input) const {
     const std::vector<int32_t>& ids = sound_[input].ids;
     if (!config_.tie_word_embeddings) return ids.size();
@@ -203,8 +203,9 @@ class TileAudit {
                              part.unread.size(), part.tried, part.unread.front().name()));
       } else if (part.tried < plan_.tiles && audit_.verdict == Verdict::kPass) {
         conclude(Verdict::kInconclusive,
-                 fmt::format("{}: {} of {} tiles were conclusive, {} were silent", part.part,
-                             part.tried, plan_.tiles, part.silent));
+                 fmt::format("{}: {} of {} tiles were conclusive, {} "
+                             "were silent (changed no answer)",
+                             part.part, part.tried, plan_.tiles, part.silent));
       }
     }
   }

@@ -22,7 +22,7 @@
 namespace mkbench {
 namespace {
 
-constexpr int kMostRepeats = 2;  // how often a sample is repeated when its clocks disagree
+constexpr int kMostRepeats = 2;  // of a sample whose times are in doubt: see take_sample()
 // After kLeastOverheadRuns decodes, measuring the clock overhead stops once it took kMostOverheadS.
 constexpr int kLeastOverheadRuns = 5;
 constexpr double kMostOverheadS = 5;
@@ -54,7 +54,7 @@ class BlockRunner {
 
   std::vector<TimedRun> run() {
     services_.begin_timing();
-    services_.watch_card(job_.telemetry != TelemetryMode::kOff);  // for measure_overhead() too
+    services_.watch_card(job_.telemetry != TelemetryMode::kOff);  // also in measure_overhead()
     while (has_engines() && schedule_.begin_process()) {
       begin_process();
       while (has_engines() && schedule_.begin_block()) {
@@ -153,7 +153,7 @@ class BlockRunner {
   }
 
   // Decodes one token several times, each timed like a sample. The overhead comes from all such
-  // decodes so far: if the host's state changed between them, its spread becomes wider.
+  // decodes so far: if the host's state changed between them, the overhead's spread is wider.
   void measure_overhead(Contestant& c) {
     if (job_.n_prompt > 0) return;
     const auto has_clocks = [&] {
@@ -326,8 +326,8 @@ class BlockRunner {
     return {.launches = engine.launch_count() - before, .doubt = first_said({call.doubt, left})};
   }
 
-  // Times a prefill and the first token after it: an engine that delays its prefill until the token
-  // is timed for it all the same. The untimed tokens that follow show that its KV rows are right.
+  // Times a prefill and the first token after it: an engine that puts prefill work off until then
+  // gains nothing. The untimed tokens that follow show that its KV rows are right.
   Traces time_prefill(Contestant& c, std::optional<int> block, int32_t& late, Sample& sample) {
     Engine& engine = *c.engine;
     std::vector<int32_t> prompt = truth_->prompt;
@@ -339,7 +339,7 @@ class BlockRunner {
     if (takes_late_id(c)) late = draw(block);
     const int64_t before = engine.launch_count();
     const TimedCall first = services_.timed(engine, [&] { sample.ids = decode(c, late, 1); });
-    const std::string left = services_.end_turn(engine);  // the next decode would hide leftovers
+    const std::string left = services_.end_turn(engine);  // a later decode would hide leftover work
     const int64_t launches = engine.launch_count() - before;
     keep_time(call, sample);
     sample.prefill_ms = call.ms;

@@ -12,7 +12,7 @@ namespace mkbench {
 
 struct CaseMemory {
   int64_t needed = 0;  // bytes for all engines of the case, and for the runs that judge them
-  // `needed`, plus the ceiling's copy of the bytes that it reads if the job has a ceiling.
+  // `needed` if a ceiling, with its copy of the bytes it reads, is open beside the timed engines.
   int64_t with_ceiling = 0;
   int64_t free = 0;  // bytes on the job's device; 0: not known
 

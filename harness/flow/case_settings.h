@@ -15,8 +15,8 @@ namespace mkbench {
 
 enum class NvtxMode { kOff, kBlock };
 
-// Whether the card is read while a timed part runs. kAlternate: in every other block, which shows
-// what the reading costs.
+// Whether the card is read while a timed part runs. kAlternate: in one block of every two, which
+// shows what the reading costs.
 enum class TelemetryMode { kOn, kOff, kAlternate };
 
 struct CaseSettings {
@@ -99,7 +99,7 @@ inline std::vector<Flag<CaseSettings>> timing_flags() {
            one_of<NvtxMode>({{"off", NvtxMode::kOff}, {"block", NvtxMode::kBlock}})),
       flag("telemetry on|off|alternate=on",
            "Read clocks, power and throttle reasons of the card while an engine is timed. "
-           "alternate = in every other block, which shows what the reading costs.",
+           "alternate = in one block of every two, which shows what the reading costs.",
            &C::telemetry,
            one_of<TelemetryMode>({{"on", TelemetryMode::kOn},
                                   {"off", TelemetryMode::kOff},

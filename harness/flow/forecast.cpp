@@ -406,7 +406,7 @@ double Forecaster::timing(const CaseJob& job, const Measured& model, Forecast& f
   return seconds;
 }
 
-// Each block's late id makes a path to score; engines that round their logits have their own.
+// Each block's late id starts a path to score: one for engines that round logits, one for others.
 double Forecaster::scoring(const CaseJob& job, const Measured& model) const {
   const auto truth = model.paces.find(kTruthName);
   if (truth == model.paces.end()) return 0;

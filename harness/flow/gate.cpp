@@ -90,7 +90,7 @@ CaseReferences find_case_references(const CaseJob& job, const CaseServices& serv
   std::vector<GreedyReference> token_only;
   for (GreedyReference& reference : services.references(name)) {
     if (reference.token_only) {
-      // Published ids come without a hash of the weights that made them; the check accepts that.
+      // A reference of ids alone may lack a hash of its weights; the check accepts that.
       check_reference_weights(reference, weights);
       token_only.push_back(std::move(reference));
       continue;
@@ -103,7 +103,7 @@ CaseReferences find_case_references(const CaseJob& job, const CaseServices& serv
   if (result.all.empty()) {
     if (has_committed_truth(row) || (job.require_reference && token_only.empty()))
       no_reference(job, name);
-    // Published ids alone give no margins, so the truth of these weights is computed too, unless
+    // A reference of ids alone has no margins, so the truth of these weights is made too, unless
     // only committed references may judge.
     result.live = !job.require_reference;
   }

@@ -16,7 +16,7 @@ namespace mkbench {
 // An engine of a case and its roles. judges: parity compares with it. yardstick: speed-ups are
 // relative to it. candidate: it is under test. ceiling: it is timed in the blocks but not judged.
 struct CaseEngine {
-  std::string name;   // resolved: "eager", "ring", "plain", "host-twin", a path that ends in .so
+  std::string name;   // resolved: "eager", "ring", "plain", "host-twin", the path of a .so or .py
   std::string asked;  // as the user named it
   bool judges = false, yardstick = false, candidate = false, ceiling = false;
 
@@ -41,7 +41,7 @@ struct CaseJob : CaseSettings {
   int gpu = 0;
   std::vector<CaseEngine> engines;  // the judge first
   bool one_at_a_time = false;       // one engine is open at a time (--resident one)
-  bool may_open_one = false;        // sets one_at_a_time if memory is short (choose_residency())
+  bool may_open_one = false;        // choose_residency() may set one_at_a_time, if memory is short
   // Why no ceiling is timed beside the engines; empty if one is timed.
   std::string no_ceiling = "no ceiling was asked for";
   int depth = 0;                     // KV rows before the first timed step

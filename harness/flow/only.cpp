@@ -60,7 +60,7 @@ ParityReport report_of(const FailedStep& step, PrecisionClass precision) {
     }
   }
   const std::string prompts =
-      known.empty() ? "which has no reference"
+      known.empty() ? "the model has no reference"
                     : fmt::format(
                           "wanted one of the prompts and positions {}, or a file of a "
                           "report's folder failures",
