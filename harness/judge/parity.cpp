@@ -49,7 +49,8 @@ class Judge {
         options_(options),
         with_logits_(engine.capabilities().logits) {
     if (with_logits_ && options.vocab <= 0) {
-      throw Error(ErrorKind::kRuntime, "parity options: vocab not given, wanted for logits");
+      throw Error(ErrorKind::kRuntime,
+                  "parity options: vocab is not set, but the engine shows logits");
     }
     steps_in_all_ = steps_of(reference);
   }
