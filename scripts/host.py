@@ -293,7 +293,7 @@ class Server:
         if not (label and label["tokens"]):
             return engine.decode(call["n"], forced, logits)
         if forced is not None or logits is not None:
-            raise HostError("bad_input", "ranges of tokens: found forced ids or logits, wanted none")
+            raise HostError("bad_input", "a range for each token: found forced ids or logits, wanted none")
         ids = []
         for token in range(call["n"]):
             with self.ranges.around(f"token {token}", label["category"], token):

@@ -10,7 +10,7 @@
 namespace mkbench {
 namespace {
 
-constexpr int kMostRepeatedBlocks = 4;  // how often a block is repeated when its clocks disagree
+constexpr int kMostRepeatedBlocks = 4;  // most repeats of one block whose time is in doubt
 
 struct Recorded {
   std::string name;
@@ -53,7 +53,7 @@ class Recorder {
     for (const CaseEngine& engine : job_.engines) names.push_back(engine.name);
     services_.expect(names);
     const int context = static_cast<int>(truth_.prompt.size()) + plan_.tokens;
-    // An engine's place in the card's memory depends on the order of opening, so it is drawn.
+    // The order of opening is drawn, because it decides where in the card's memory an engine lies.
     const auto orders = block_orders(static_cast<int>(names.size()), 1, true, plan_.seed);
     for (const int place : orders.front()) {
       const std::string& name = names[static_cast<size_t>(place)];

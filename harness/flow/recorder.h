@@ -16,13 +16,13 @@ struct RecordPlan {
   int tokens = 128;  // decoded in each block
   int blocks = 20;
   int warmup = 4;     // untimed blocks of each engine before the timed ones
-  uint64_t seed = 1;  // of the engines' order inside the blocks
+  uint64_t seed = 1;  // of the order of opening the engines, and of their orders in the blocks
 };
 
 // Opens the engines of the job once and times them. All engines must emit the same ids after the
 // same late id. Returns ms a token by engine, block by block. Throws Error(kIntegrity) if ids
-// differ or a block's clocks disagree several times in a row, Error(kRuntime) if an engine takes no
-// late id, and Interrupted.
+// differ or the time of a block is in doubt several times in a row (clocks that disagree, other
+// work on the card), Error(kRuntime) if an engine takes no late id, and Interrupted.
 std::map<std::string, std::vector<double>> record_blocks(const CaseJob& job,
                                                          const FlowServices& services,
                                                          const RecordPlan& plan);

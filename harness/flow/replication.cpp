@@ -115,8 +115,8 @@ const std::vector<int>& BlockSchedule::order(int number) {
   return orders_[static_cast<size_t>(number)];
 }
 
-// True if every speed-up's interval (with one engine, the interval of its time) is as narrow as
-// --target-rel-ci asks.
+// True if the interval of every speed-up over the first engine is as narrow as --target-rel-ci
+// asks; if that engine is alone or has failed, the intervals of the engines' times count instead.
 bool BlockSchedule::narrow_enough() const {
   const auto times = [&](const Contestant* c) {
     const auto found = taken_.find(c->name);

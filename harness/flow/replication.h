@@ -17,9 +17,9 @@ namespace mkbench {
 
 // Number of processes on a GPU without --processes.
 inline constexpr int kGpuProcesses = 5;
-// Blocks by time, over all processes: seconds of samples that the fastest engine needs, and seconds
-// after which no block begins (eager at 40 ms a token takes 5 s for a sample of 128 tokens). Each
-// process has at least kLeastBlocks blocks.
+// Blocks by time: a process begins blocks until its fastest engine has kSampleS seconds of samples
+// or kMostBlocksS are over (eager takes 5 s for a sample of 128 tokens); several processes divide
+// these seconds. Each process has at least kLeastBlocks blocks.
 inline constexpr double kSampleS = 3, kMostBlocksS = 40;
 inline constexpr int kLeastBlocks = 2;
 
@@ -31,7 +31,7 @@ int blocks_by_time(const CaseJob& job, const std::vector<double>& sample_s);
 
 // Decides which block of which process comes next. With blocks by time, the first process sets the
 // number for all; else job.blocks are spread over the processes. --target-rel-ci adds processes
-// like the last one (with a single process, blocks), up to job.max_blocks.
+// like the last one, or blocks if there is only one process, up to job.max_blocks.
 class BlockSchedule {
  public:
   // Job and engines outlive the schedule.

@@ -26,8 +26,8 @@ std::string clock_doubt(const Sample& sample, const Traces& traces);
 // True if an id is -1, which stands for a step that was not run.
 bool has_gap(const std::vector<int32_t>& ids);
 
-// Checks a finished sample, gravest failure first, and fills in its validity and receipts. Without
-// `expected` the ids are left to score_runs().
+// Checks ids, launches, KV rows and clocks of a finished sample, and fills in its validity and
+// receipts. Without `expected`, score_runs() judges later whether the ids are right.
 Verdict judge_sample(Sample& sample, const Engine& engine, const Traces& traces,
                      const std::optional<std::vector<int32_t>>& expected, int wanted_receipts);
 

@@ -89,8 +89,8 @@ class CaseServices {
   // Bytes of the job's device that are taken once for all engines: on a CPU by this process and by
   // the weights, which all engines read; on a GPU 0.
   virtual int64_t shared_bytes(const ModelConfig& config) const = 0;
-  // Bytes of the job's device that the whole case may take: what is free now, plus what this run's
-  // processes hold and case_memory() counts again (on a CPU everything, on a GPU the contexts).
+  // Bytes of the job's device that the whole case may take: what is free now, plus what this run
+  // holds already and case_memory() counts too (on a CPU all of it, on a GPU the contexts).
   virtual int64_t free_bytes() const = 0;
   // Bytes taken now: on a CPU by this process and its hosts, on a GPU by all processes; 0: unknown.
   virtual int64_t held_bytes() const = 0;
@@ -111,9 +111,9 @@ class ClockServices {
   // Makes one call of the engine and says how long it took, by the harness's clock next to the
   // engine. Throws Error(kIntegrity) if that clock contradicts the clock of this process.
   virtual TimedCall timed(Engine& engine, const std::function<void()>& call) const = 0;
-  // Whether the card is read during the timed calls that follow. Called outside of turns.
+  // Sets whether the card is read during the timed calls that follow. Called outside of turns.
   virtual void watch_card(bool on) const = 0;
-  // What a profiler shows of the engine's next decode.
+  // Sets what a profiler shows of the engine's next decode.
   virtual void label_next(Engine& engine, const RangeLabel& label) const = 0;
 };
 

@@ -250,7 +250,7 @@ class Soak {
     report_.failures.push_back(std::move(failure));
   }
 
-  // A failed call counts as looked at, too.
+  // Counts the call as looked at and as failed.
   void failed_call(const Error& error) {
     SoakCount& calls = report_.count(SoakCheck::kCalls);
     ++calls.looked, ++calls.failed;

@@ -30,7 +30,7 @@ struct SoakTruth {
   // they are known. May change the step's rows, tokens and number of further launches.
   std::function<std::vector<int32_t>(SoakStep& step, std::vector<int32_t>& prompt)> draw;
 };
-// The closed form for analytic weights; else the strict prompts of `references`, in 2 of 8 steps.
+// The closed form for analytic weights; else the strict prompts of `references`, for 2 of 8 steps.
 SoakTruth soak_truth(const ModelWeights& weights, const std::vector<GreedyReference>& references,
                      int context);
 

@@ -26,7 +26,7 @@ constexpr int64_t kLongEvery = 128;
 constexpr int kLongTokens = 2100;
 // One step in four delays blocks if its prefill is short: delayed rows take milliseconds on a CPU.
 constexpr int kMostDelayedRows = 64, kDelayUs = 50;
-// Counters begin at most this far below 2^16, 2^31, 2^32: host-twin passes it in 2 tokens of tiny.
+// Most counts from a counter's start to 2^16, 2^31 or 2^32: host-twin needs 2 tokens of tiny.
 constexpr uint64_t kBelowEdge = 256;
 
 // Numbers that follow from the seed and the step alone.
@@ -98,7 +98,7 @@ SoakStep draw_step(const SoakBounds& bounds, const std::vector<int>& edges, int6
   } else if (kind <= kEdgeKinds && !edges.empty()) {
     const int64_t nth = number / kKinds * kEdgeKinds + kind - 1;
     step.edge = static_cast<int>(nth % static_cast<int64_t>(edges.size()));
-    // Some step of the first launch sees exactly the edge's number of rows, its own included.
+    // One token of the first launch sees exactly the edge's number of rows, its own included.
     const int before = edges[static_cast<size_t>(step.edge)] - 1 - draws.below(step.tokens);
     step.rows = std::clamp(before, bounds.least_rows, most);
   } else {

@@ -115,7 +115,7 @@ StateReceipt take_state_receipt(Engine& engine, int vocab, const std::vector<int
       "state receipt: " + comparison.problem +
       (itself.empty()
            ? ": the timed run left another state"
-           : "; " + itself + ": the engine claims equal bits for equal input, but gives others");
+           : "; " + itself + ": the engine claims equal bits for equal input, but its bits differ");
   return receipt;
 }
 

@@ -76,7 +76,7 @@ std::vector<TilePart> parts_with(std::vector<TilePart> parts,
   if (parts.empty()) {
     throw Error(ErrorKind::kBadInput,
                 fmt::format("--tensors: no tensor that a decode reads has {} in its "
-                            "name; wanted a part of a name, as down_proj or layers.3.",
+                            "name; wanted a part of a name, such as 'down_proj' or 'layers.3.'",
                             fmt::join(names, ", ")));
   }
   return parts;

@@ -57,7 +57,7 @@ Tile draw_tile(const TilePart& part, const std::function<uint64_t(uint64_t bound
 bool is_head_tile(const Tile& tile, const ModelConfig& config);
 
 // How a tile is changed: its weights become +-b with random signs. The 2-norm of 64 values b is
-// `scale` times the largest 2-norm among fewer than 2,048 rows of the tensor at equal distances.
+// `scale` times the largest 2-norm of the tile's row and of up to 2,047 rows at equal distances.
 struct TileChange {
   double scale = 0;
   bool negative = false;  // true: all signs of the seed are flipped

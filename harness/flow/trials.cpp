@@ -160,10 +160,10 @@ void Trials::sweep(const std::string& name, const ParityOptions& options, Findin
   if (walked.last >= needed) return;
   const std::string why =
       budget_.left() <= 0 ? ""
-      : cache < needed    ? fmt::format(", the memory here holds {}", with_commas(cache))
+      : cache < needed    ? fmt::format("; memory has room for a cache of {}", with_commas(cache))
       : weights_.lagset.empty()
-          ? fmt::format(", the truth of this run came no further in {:g} s", budget_.seconds())
-          : ", the prefill before the first would take too long";
+          ? fmt::format("; the truth of this run came no further in {:g} s", budget_.seconds())
+          : "; the prefill before the first length would take too long";
   findings.unfinished(Check::kSweep,
                       fmt::format("{} of the {} cache lengths that a pass needs{}",
                                   with_commas(walked.last), with_commas(needed), why));
@@ -198,8 +198,9 @@ std::string Trials::sweep_far(const std::string& name, const std::string& lagset
                               const ParityOptions& options, Findings& findings) {
   const int rows = synthetic_min_depth(lagset);
   if (rows + kFarSteppedLengths > longest || !jump_fits(budget_, pace_, rows, kFarSteppedLengths)) {
-    return fmt::format("'{}' left out: its closed form begins at {} rows, about {:.0f} s away",
-                       lagset, with_commas(rows), pace_.jump(rows, kFarSteppedLengths));
+    return fmt::format(
+        "'{}' left out: its closed form begins at {} rows, which take about {:.0f} s", lagset,
+        with_commas(rows), pace_.jump(rows, kFarSteppedLengths));
   }
   const ModelRow* row = job_.model.row;
   ModelWeights weights;

@@ -151,7 +151,8 @@ std::vector<int32_t> Server::decode(Engine& engine, const DecodeCall& call, cons
                      : engine.decode(call.n, forced, logits);
   }
   if (forced != nullptr || logits != nullptr)
-    throw Error(ErrorKind::kBadInput, "ranges of tokens: found forced ids or logits, wanted none");
+    throw Error(ErrorKind::kBadInput,
+                "a range for each token: found forced ids or logits, wanted none");
   std::vector<int32_t> ids;
   for (int token = 0; token < call.n; ++token) {
     const NvtxRange range(RangeLabel{.message = fmt::format("token {}", token),

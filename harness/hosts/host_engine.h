@@ -46,8 +46,8 @@ class HostEngine final : public Engine {
 
   // Decodes n tokens, untimed, and returns what reached the card.
   LaunchTrace trace(int n);
-  // The label of the next decode's NVTX range. Under a profiler the decode may take up to the full
-  // timeout: earlier paces do not predict it.
+  // Sets the label of the next decode's NVTX range. Under a profiler the decode may take up to the
+  // full timeout: earlier paces do not predict it.
   void label_next(const RangeLabel& label, bool under_profiler);
   // Returns why the engine has no ablations, or an empty text.
   std::string ablate(Ablation ablation);

@@ -173,7 +173,7 @@ void HostProcess::need_hello() {
   }
   std::sort(us.begin(), us.end());
   facts_.crossing_us = us[kCrossings / 2];
-  facts_.crossing_sd_us = *middle_deviation(us);  // medians: the first calls of a process are slow
+  facts_.crossing_sd_us = *middle_deviation(us);  // quantiles: a process's first calls are slow
 }
 
 ProcessFacts HostProcess::facts() {
@@ -314,7 +314,7 @@ void HostProcess::stop() {
   if (told == 0) fail(ErrorKind::kHang, "cannot be stopped");
   stopped_ = WIFSTOPPED(status);
   if (stopped_) return;
-  kill(-pid_, SIGKILL);  // what the host started
+  kill(-pid_, SIGKILL);  // ends what the host had started
   pid_ = -1;
   death_ = fmt::format("the host of {} {} while nothing was asked of it", command_.holds,
                        ending(status));

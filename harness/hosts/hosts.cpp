@@ -56,7 +56,7 @@ std::string find_program(const std::string& name) {
 
 HostEngine& host_engine(Engine& engine) {
   if (auto* held = dynamic_cast<HostEngine*>(&engine)) return *held;
-  throw Error(ErrorKind::kRuntime, "an engine that no host holds");
+  throw Error(ErrorKind::kRuntime, "no host holds this engine");
 }
 
 HostKind host_kind(const std::string& engine) {
@@ -245,8 +245,7 @@ std::string Hosts::card_work(const FlushCall& flush, int tries, int most_slow) {
   if (slow <= most_slow) return "";
   return fmt::format(
       "after the call had returned, {} of {} flushes of L2 by another process waited and took up "
-      "to "
-      "{:.2f} ms; on the quiet card {:.2f} ms",
+      "to {:.2f} ms; on the quiet card {:.2f} ms",
       slow, tries, slowest_ms, quiet_card_ms_);
 }
 
@@ -315,11 +314,11 @@ std::string Hosts::end_turn(Engine& engine, const FlushCall& flush) {
     ask<Answered>(host_engine(engine).link(), FinishCall{}, {kLeftBehindLimitS, kLeftBehindLimitS});
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kHang && error.kind() != ErrorKind::kTimeout) throw;
-    blame(fmt::format("it was busy {:g} s after the call had returned", kLeftBehindLimitS));
+    blame(fmt::format("it was still busy {:g} s after the call had returned", kLeftBehindLimitS));
   }
   const std::chrono::duration<double> s = std::chrono::steady_clock::now() - begin;
   if (s.count() > kLeftBehindS)
-    blame(fmt::format("it was busy {:.2f} s after the call had returned", s.count()));
+    blame(fmt::format("it was busy for {:.2f} s after the call had returned", s.count()));
   const CardLook look = look_for_work(doubts_after_[holds], flush);
   if (look.stays) blame(look.found);
   return look.found;

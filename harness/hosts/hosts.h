@@ -29,8 +29,8 @@ HostCommand host_command(HostKind kind, const std::string& holds, const std::str
 StartHost start_processes(const std::string& python = {});
 
 // Each engine has its own host, which lives from its first use to the end of the run; engines of
-// the same name share it. The judge's two other runs share a host, which is closed while anything
-// is timed.
+// the same name share it. The judge's two other runs (truth, fp32 head) share a host, which is
+// closed while anything is timed.
 class Hosts {
  public:
   // `on_hang` is called for every call that hung.

@@ -1,5 +1,5 @@
 // Concludes a run: figures and verdicts of engines, cases and the report, from samples and from
-// what parity found. No other file gives verdicts on timings.
+// what parity found. comparisons.h gives the verdicts of speed-ups.
 #pragma once
 
 #include <cstdint>

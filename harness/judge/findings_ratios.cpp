@@ -65,8 +65,8 @@ void judge_ratios(const RatioSums& sums, const GreedyReference& reference,
     report.suspect_position = found->worst_position;
   }
   const RatioLimits& limits = options.limits;
-  // A baseline that rounds its logits has an error that the fp32-head baseline lacks, so its ratios
-  // are reported and not judged.
+  // A baseline that rounds its logits has an error that the fp32-head baseline lacks, so its R_rms
+  // is reported, and no ratio is judged.
   if (options.is_baseline && options.logits_bf16) {
     report.r_rms_limit = 0;
     rule_out_ratios("not judged: the baseline rounds its logits", findings);

@@ -8,7 +8,7 @@
 
 namespace mkbench {
 
-// Makes a second engine like the first; null if none is wanted. May throw Error(kEnvUnfit).
+// Makes a second engine like the first; empty if none can be made. May throw Error(kEnvUnfit).
 using EngineFactory = std::function<std::unique_ptr<Engine>()>;
 
 // Checks that prompt a decodes to the same bits before and after prompt b; that decoding leaves the

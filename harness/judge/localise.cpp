@@ -77,7 +77,10 @@ std::string first_layer(const LocaliseEngines& e, int layers) {
         "baseline's {:.2g})",
         layer, found, band);
   }
-  return "every hidden state is in its band, so the fault lies after the last layer";
+  return fmt::format(
+      "every hidden state's NMSE is at most {:g} times the baseline's, so the fault lies after the "
+      "last layer",
+      kBandFactor);
 }
 
 std::string first_row(const LocaliseEngines& e, int layers) {
@@ -101,7 +104,8 @@ std::string first_row(const LocaliseEngines& e, int layers) {
           layer, row, found, band);
     }
   }
-  return "every KV row is in its band";
+  return fmt::format(
+      "every KV row's NMSE is at most {:g} times the baseline's largest in its layer", kBandFactor);
 }
 
 }  // namespace

@@ -75,12 +75,13 @@ std::string localise_lag(std::string_view lagset, const ModelShape& shape,
   std::vector<int32_t> ids = prompt.ids;
   for (int t = 0; t < step; ++t) ids.push_back(prompt.steps[static_cast<size_t>(t)].token);
   const Recurrence recurrence(lagset, shape, ids);
-  if (!recurrence.has_states()) return "lags: the closed form lacks an id of the prompt";
+  if (!recurrence.has_states())
+    return "lags: not tried, because the closed form lacks an id of the prompt";
   if (recurrence.last() < synthetic_min_depth(lagset))
-    return fmt::format("lags: the closed form of '{}' begins at {} rows", lagset,
+    return fmt::format("lags: not tried, because the closed form of '{}' begins at {} rows", lagset,
                        synthetic_min_depth(lagset));
   if (wrong_id < 0 || recurrence.code().state(wrong_id) < 0)
-    return fmt::format("lags: id {} is not in the closed form", wrong_id);
+    return fmt::format("lags: not tried, because id {} is not in the closed form", wrong_id);
   std::vector<std::string> found;
   const auto consider = [&](size_t k, int lag, bool everywhere) {
     if (recurrence.token_with(k, lag, everywhere) != wrong_id) return;

@@ -49,7 +49,8 @@ class Judge {
         options_(options),
         with_logits_(engine.capabilities().logits) {
     if (with_logits_ && options.vocab <= 0) {
-      throw Error(ErrorKind::kRuntime, "parity options: vocab not given, wanted for logits");
+      throw Error(ErrorKind::kRuntime,
+                  "parity options: vocab is not set, but the engine shows logits");
     }
     steps_in_all_ = steps_of(reference);
   }
@@ -343,7 +344,7 @@ class Judge {
     } else if (options_.one_prompt) {
       rule_out_ratios("one prompt alone is judged", findings);
     } else if (report.non_finite > 0) {
-      rule_out_ratios("some logits are not finite", findings);  // no ratio of NaN
+      rule_out_ratios("some logits are not finite", findings);  // NaN gives no ratio
     } else if (report.steps < steps_in_all_) {
       // The limits hold for whole prompt sets; a few steps vary more.
       rule_out_ratios("not all steps were reached", findings);

@@ -20,7 +20,7 @@ struct ParityOptions {
   int vocab = 0;   // width of the engine's logits; needed if engine and reference have logits
   int layers = 0;  // of the model; 0: hidden states and KV rows are not looked at
   bool every_row = false;    // looks at all KV rows, not only at those at the boundaries
-  bool is_baseline = false;  // if logits_bf16 is set too, ratios are reported but not judged
+  bool is_baseline = false;  // if logits_bf16 is set too, R_rms is reported, no ratio judged
   PrecisionClass precision = PrecisionClass::kBf16;
   RatioLimits limits = limits_of(PrecisionClass::kBf16);
   std::optional<RatchetKey> ratchet_key = {};  // absent: no ratchet for this engine
@@ -31,7 +31,7 @@ struct ParityOptions {
   // a few steps vary more.
   bool one_prompt = false;
   bool repeat_without_logits = true;  // decodes with and without logits must give equal ids
-  std::function<std::string(int32_t)> text_of = {};  // printable text of one id; may be empty
+  std::function<std::string(int32_t)> text_of = {};  // printable text of one id; may be unset
   std::function<void(const std::string& prompt, int done, int total)> on_progress = {};
 };
 

@@ -37,7 +37,7 @@ inline constexpr double kRatchetFactor = 1.10, kRatchetFactorOfLargest = 1.25,
 // R_KL may grow by this much in any case: for an engine at 0.001, 25 % would be rounding.
 inline constexpr double kRatchetLeastKl = 0.005;
 
-// Why `found` is over the ratchet, by ratio; empty if it is not.
+// Names every ratio of `found` that is over its limit, with that limit; empty if none is.
 std::string over_ratchet(const Ratios& found, const Ratchet& committed);
 
 // The committed values; empty if the file has no entry for `key`, or does not exist.

@@ -14,8 +14,8 @@ namespace {
 // Keeps the sum of the baseline's divergences from being 0 if every step is certain.
 constexpr double kLeastDivergence = 1e-6;
 
-// Limits by the minor version of the report's schema that introduced them. Those of 0 were set by
-// hand, when reports named no class; those of 6 follow from ratios of legitimate decoders.
+// Limits by the minor version of the report's schema that introduced them. Version 0's were set by
+// hand, when reports named no class; version 6's follow from ratios of legitimate decoders.
 struct LimitsSince {
   int schema_minor;
   RatioLimits bf16, fp32_accumulate, lossy;

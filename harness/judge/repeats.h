@@ -10,7 +10,7 @@
 
 namespace mkbench {
 
-inline constexpr int kRepeats = 20;      // runs of one prompt in one process
+inline constexpr int kRepeats = 20;      // runs of each prompt in a row
 inline constexpr int kRepeatSteps = 16;  // tokens decoded in each run
 inline constexpr int kFreshProcesses = 3;
 

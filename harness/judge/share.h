@@ -15,8 +15,8 @@ void fill_ceiling(CaseReport& c, double confidence);
 void fill_share(const CeilingReport& ceiling, EngineReport& e, double confidence, uint64_t seed);
 
 // Why the times of an engine are impossible: the upper 99.9 % limit of their mean is below
-// bound.least_ms, or every sample is (at least 10 samples, or too few for a limit). Empty if the
-// times are possible, and for a lossy engine, whose bytes are not known.
+// bound.least_ms, or every sample is below it (this counts from 10 samples on, or if there is no
+// limit). Empty if the times are possible, and for a lossy engine, whose bytes are not known.
 std::string impossible_reason(const EngineReport& e, const MemoryBound& bound);
 
 }  // namespace mkbench

@@ -312,7 +312,7 @@ TEST_CASE("the sweep goes as far as memory allows, and to the end where free mem
     CHECK(kernel.verdict == (longest == 256 ? Verdict::kPass : Verdict::kIncomplete));
     if (longest == 128) {
       CHECK(reason_of(kernel) ==
-            "128 of the 256 cache lengths that a pass needs, the memory here holds 128");
+            "128 of the 256 cache lengths that a pass needs; memory has room for a cache of 128");
     }
   }
 }

@@ -59,8 +59,9 @@ std::string localised(const FakeBehaviour& behaviour,
 }  // namespace
 
 TEST_CASE("localiser: the first layer and the first KV row that leave the band") {
-  CHECK_THAT(localised(states_of(1e-3, 3)), ContainsText("every hidden state is in its band") &&
-                                                ContainsText("every KV row is in its band"));
+  CHECK_THAT(localised(states_of(1e-3, 3)),
+             ContainsText("every hidden state's NMSE is at most 4 times") &&
+                 ContainsText("every KV row's NMSE is at most 4 times"));
   for (int layer = 0; layer < kLayers; ++layer) {
     const std::string line = localised(states_of(1e-3, 3, layer, 4));
     INFO(line);
@@ -72,7 +73,7 @@ TEST_CASE("localiser: the first layer and the first KV row that leave the band")
   CHECK_THAT(localised(states_of(1e-3, 2, 1, -1, 2.01)), ContainsText("layer 1 is the first"));
   // A layer's band is the baseline's largest error in it, wherever that stands.
   CHECK_THAT(localised(states_of(1e-3, 3, 1, 4), states_of(1e-3, 2, 1, 0)),
-             ContainsText("every KV row is in its band"));
+             ContainsText("every KV row's NMSE is at most 4 times"));
   FakeBehaviour nan = states_of(1e-3, 3);
   nan.hidden = [](const std::vector<int32_t>&, int layer) {
     return std::vector<float>(kWidth, layer == 2 ? std::nanf("") : 2.0F);
