@@ -104,8 +104,8 @@ std::vector<double> log_ratios(const PairedBlocks& blocks) {
   return ratios;
 }
 
-// Mean of ln(process mean), NaN without a process, and the variance of that mean; the latter absent
-// with one process.
+// Mean of ln(process mean), NaN without a process, and the variance of that mean, absent below 2
+// processes.
 struct LogMean {
   double mean = 0;
   std::optional<double> variance;

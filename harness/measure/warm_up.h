@@ -15,8 +15,8 @@ struct WarmUp {
   int process = 0;
   int runs = 0;
   double seconds = 0;  // of the whole warm-up
-  // Relative change between the last two windows: of the time a unit, and of the SM clock if the
-  // engine reads it. Absent if the warm-up ended before two windows were full.
+  // Relative change between the last two windows: of the time a token (or a whole prefill), and of
+  // the SM clock if the engine reads it. Absent if the warm-up ended before two windows were full.
   std::optional<double> time_change, clock_change;
   bool settled = false;
 };

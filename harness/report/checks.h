@@ -36,7 +36,7 @@ enum class Check {
   kSame,       // equal ids with and without logits
   kRepeats,    // repeated input gives bit-identical ids and logits
   kSweep,      // every cache length gives the right token and no large logit error
-  kIsolation,  // prompts 1, 2, 1: equal; prefix rows unchanged; rows beyond the position untouched
+  kIsolation,  // same bits after another prompt and beside a second engine; prefix rows unchanged
   kReceipts,   // timed ids are the right ones (closed form, or scored by the truth)
 };
 

@@ -80,7 +80,7 @@ struct ParityReport {
   std::string suspect_prompt;
   int suspect_position = -1;
   bool suspect_is_free = false;  // its id came from the run without logits
-  std::string localised;  // where a failure begins, as far as the engine can tell; else empty
+  std::string localised;         // where a failure begins, or why that is not known; else empty
   std::optional<FailedStep> failed_step;  // the step where a failure begins, ready to be repeated
   // A judged prompt and the engine's continuation of it; empty if the reference has no texts.
   std::string text_prompt, text;
