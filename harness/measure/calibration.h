@@ -46,8 +46,8 @@ constexpr std::string_view struct_name(Tag<Power>) { return "power"; }
 template <typename V>
 void describe_fields(V& v, Tag<Power>) {
   v.field("share", &Power::share, "extra time of the engine, as a share of the sound one's");
-  v.field("seen", &Power::seen, "share of random splits whose interval lies below 1");
-  v.field("slower", &Power::slower, "share of random splits with the verdict SLOWER");
+  v.field("seen", &Power::seen, "share of comparisons whose interval lies below 1");
+  v.field("slower", &Power::slower, "share of comparisons with the verdict SLOWER");
   v.field("rescaled", &Power::rescaled, "as seen, from times of a copy multiplied by 1 + share");
 }
 

@@ -76,7 +76,8 @@ void describe_fields(V& v, Tag<Sample>) {
   v.field("times", &Sample::times, "the decode by three clocks");
   v.field("prefill_ms", &Sample::prefill_ms, "prefill tests: the prefill alone; else 0");
   v.field("late_id", &Sample::late_id,
-          "random last id of the prompt, sent inside the timed call; null: sent before the clock");
+          "random last id of the prompt, sent inside the timed call; null: sent before the clock "
+          "started");
   v.field("ids", &Sample::ids, "token receipts");
   v.field("receipts_checked", &Sample::receipts_checked, "receipts compared with the reference");
   v.field("receipts_wrong", &Sample::receipts_wrong, "receipts that differ from the reference");
@@ -104,7 +105,7 @@ constexpr std::string_view struct_name(Tag<ClockOverhead>) { return "clock_overh
 template <typename V>
 void describe_fields(V& v, Tag<ClockOverhead>) {
   using O = ClockOverhead;
-  v.field("runs", &O::runs, "decodes of one token that it was measured by");
+  v.field("runs", &O::runs, "decodes of one token in the measurement; 0: not measured");
   v.field("event_ms", &O::event_ms, "host's clock less CUDA events; 0 without events");
   v.field("event_sd_ms", &O::event_sd_ms, "standard deviation of event_ms");
   v.field("device_ms", &O::device_ms, "host's clock less the device's clock; 0 without one");

@@ -28,7 +28,8 @@ void describe_fields(V& v, Tag<WarmUp>) {
   v.field("runs", &WarmUp::runs, "untimed runs");
   v.field("seconds", &WarmUp::seconds, "seconds of the warm-up, with what lies between its runs");
   v.field("time_change", &WarmUp::time_change,
-          "change of the time a token between the last two windows of 0.5 s, as a share");
+          "change of the time a token (or a whole prefill) between the last two windows of 0.5 s, "
+          "as a share");
   v.field("clock_change", &WarmUp::clock_change,
           "change of the SM clock between the last two windows; null where it is not read");
   v.field("settled", &WarmUp::settled,

@@ -56,7 +56,7 @@ void describe_fields(V& v, Tag<CardReport>) {
   v.field("watching_costs", &C::watching_costs,
           "how much longer blocks take in which the card is read (--telemetry alternate)");
   v.field("watching_costs_ci", &C::watching_costs_ci,
-          "interval of watching_costs; null below 8 pairs of one process");
+          "interval of watching_costs; null if all pairs are of one process and fewer than 8");
 }
 
 }  // namespace mkbench

@@ -61,7 +61,8 @@ template <typename V>
 void describe_fields(V& v, Tag<FailedStep>) {
   using F = FailedStep;
   v.field("engine", &F::engine, "engine, as asked for");
-  v.field("engine_sha256", &F::engine_sha256, "sha256 of its file; empty for mkbench's own");
+  v.field("engine_sha256", &F::engine_sha256,
+          "sha256 of the engine's file; empty for mkbench's own engines");
   v.field("model", &F::model, "model, as asked for");
   v.field("weights_sha256", &F::weights_sha256, "sha256 of the weights");
   v.field("prompt", &F::prompt, "name of the prompt");
@@ -88,7 +89,8 @@ void describe_fields(V& v, Tag<FailedStep>) {
   v.field("error_limit", &F::error_limit,
           "largest error_norm that passes; 0: not judged; null: limit of R_step times "
           "baseline_error_norm");
-  v.field("localised", &F::localised, "where the step leaves the band, as far as it can be told");
+  v.field("localised", &F::localised,
+          "layer and KV row where the error begins, or why none can be named");
   v.field("command", &F::command, "repeats the step");
 }
 
