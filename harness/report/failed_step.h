@@ -12,9 +12,9 @@
 
 namespace mkbench {
 
-// EXACT: the reference's token. TIE: another one at a near tie, within tau of the top. DRIFT: a
-// free-running token that differs after a fork, where it may be right (strict sets: it is right
-// when teacher-forced; token-only references: no margin tells). WRONG: anything else.
+// EXACT: the reference's token. TIE: another at a near tie, within tau of the top. DRIFT: another
+// in a free run that may be right (strict: after a first difference, if the teacher-forced token is
+// right; token-only: from where the published continuations part). WRONG: anything else.
 enum class StepVerdict { kExact, kTie, kDrift, kWrong };
 std::string_view step_verdict_name(StepVerdict v);
 
