@@ -105,7 +105,8 @@ template <typename V>
 void describe_fields(V& v, Tag<CheckResult>) {
   v.field("name", &CheckResult::check, "which check");
   v.field("status", &CheckResult::status, "passed, failed or not_applicable");
-  v.field("value", &CheckResult::value, "what was found, where the check is a number");
+  v.field("value", &CheckResult::value,
+          "what was found, if the check measures a number; else null");
   v.field("limit", &CheckResult::limit, "largest value that passes; null where none is judged");
   v.field("detail", &CheckResult::detail,
           "why it failed or does not apply, or what it covered; may be empty");

@@ -92,7 +92,7 @@ template <typename V>
 void describe_fields(V& v, Tag<ParityReport>) {
   using P = ParityReport;
   v.field("verdict", &P::verdict, "verdict of parity alone");
-  v.field("reason", &P::reason, "empty when passed");
+  v.field("reason", &P::reason, "why parity did not pass, in one line; empty when passed");
   v.field("reference", &P::reference, "reference file, 'live' or 'closed form'");
   v.field("reference_sha256", &P::reference_sha256, "sha256 of the file; empty when live");
   v.field("precision", &P::precision,
@@ -120,10 +120,10 @@ void describe_fields(V& v, Tag<ParityReport>) {
   v.field("first_divergence", &P::first_divergence, "index of the first row that differs");
   v.field("checks", &P::checks, "every check that ran or was ruled out, each once");
   v.field("logits_sha256", &P::logits_sha256,
-          "of ids and logits of all teacher-forced steps, the same on every card of a kind; empty "
-          "without logits, without repeatable bits, or where steps are missing");
+          "sha256 of ids and logits of all teacher-forced steps, the same on every card of a kind; "
+          "empty without logits, without repeatable bits, or where steps are missing");
   v.field("repeats_sha256", &P::repeats_sha256,
-          "of ids and logits of the repeated prompts; empty where none were repeated");
+          "sha256 of ids and logits of the repeated prompts; empty where none were repeated");
   v.field("lengths_judged", &P::lengths_judged,
           "longest cache length up to which every one was judged; 0 where none was swept");
   v.field("lengths_known", &P::lengths_known, "positions that the model supports");
@@ -136,7 +136,7 @@ void describe_fields(V& v, Tag<ParityReport>) {
           "does");
   v.field("text_prompt", &P::text_prompt,
           "a judged prompt as text; empty where the reference has no texts");
-  v.field("text", &P::text, "the engine's tokens after that prompt, as text");
+  v.field("text", &P::text, "the engine's tokens after text_prompt, as text");
   v.field("rows", &P::rows, "the parity table");
 }
 
