@@ -16,9 +16,9 @@ namespace mkbench {
 
 // The right answers at each cache length (KV rows that a step sees, its own included).
 struct SweepTruth {
-  std::string source;    // "closed form of 'short'", "fp32 truth of this run"
+  std::string source;    // "the closed form of 'short'", "the fp32 truth of this run"
   ReferencePrompt path;  // cache lengths ids.size() to ids.size() + steps - 1, step by step
-  // A prefill of all ids but the last, then one step, or up to three steps if the prefill is long.
+  // Each: a prefill of all ids but the last, then one step, or several if the prefill is long.
   std::vector<ReferencePrompt> jumps;
   // Largest pairwise error D of the baseline over these steps; 0: only the truth's token is right.
   double pairwise_d = 0;
@@ -40,7 +40,7 @@ SweepTruth closed_form_sweep(std::string_view lagset, int vocab, int steps, int 
 
 // Truth computed in this run: the truth's own path after `start`, step by step, and edge_lengths()
 // up to `longest`; prefills longer than the path repeat its ids. `go_on` is asked before every
-// kMaxLogitSteps steps and before every prefill; the sweep ends when it returns false.
+// kMaxLogitSteps steps and every prefill beyond the path; the sweep ends when it returns false.
 SweepTruth live_sweep(Engine& truth, Engine& head_fp32, int vocab,
                       const std::vector<int32_t>& start, int steps, int longest,
                       const std::function<bool()>& go_on);

@@ -34,8 +34,8 @@ Alternatives reaching(const Alternatives& alternatives, size_t t) {
 
 // Follows every continuation that still agrees with the engine. As long as all published
 // continuations share the path, the next token counts as decided: another one is WRONG. Where they
-// part, or after they have parted, a third token may be a near tie that was not published: DRIFT
-// from there on.
+// part, or after they have parted, a token of none of them may be a near tie that was not
+// published: DRIFT from there on.
 void judge_group(const Alternatives& group, const std::vector<int32_t>& ids,
                  const ParityOptions& options, ParityReport& report) {
   Alternatives followed = group;

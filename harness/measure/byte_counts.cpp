@@ -63,7 +63,7 @@ CountsJudged judge_counts(const ByteCounts& counts, double bytes_wanted, int tok
     judged.say = CountsSay::kNotAllRead;
     judged.text = fmt::format("{}; wanted at least {}", figures, kLeastShare);
   } else if (judged.share.low < kLeastShare) {
-    judged.text = fmt::format("{}: whether all were read is open", figures);
+    judged.text = fmt::format("{}: all of it may have been read, or not", figures);
   } else if (judged.share.low > kMostShare) {
     judged.text =
         fmt::format("{}: over {}, where other reads may hide what is missing", figures, kMostShare);

@@ -25,7 +25,7 @@ struct ByteCounts {
 // ncu's own error, else what was wanted.
 ByteCounts parse_ncu_log(const std::string& log);
 
-// What counts say of the bytes that a decode of `tokens` tokens must read.
+// Whether all bytes that a decode must read were read; kNothing: the counts do not tell.
 enum class CountsSay { kAllRead, kNotAllRead, kNothing };
 
 struct CountsJudged {

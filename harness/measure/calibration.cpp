@@ -12,8 +12,8 @@ namespace mkbench {
 namespace {
 
 constexpr size_t kFewestRounds = 4;
-// Numbers of processes in a comparison. Splits that take more than half of the rounds would differ
-// in little but the side of each copy.
+// Numbers of processes in a comparison. Over 3, they are at most half of the rounds: larger splits
+// would differ in little but which copy is the baseline.
 constexpr int kProcessCounts[] = {3, 5, 8, 15, 30, 60};
 
 std::vector<RecordedRound> rounds_with(const std::vector<RecordedRound>& rounds,

@@ -34,11 +34,11 @@ struct SlowLibrary {
 inline constexpr SlowLibrary kSlowLibraries[] = {
     {"slow_1", "S1", 0.01}, {"slow_2", "S2", 0.02}, {"slow_5", "S5", 0.05}};
 
-// How often a comparison sees an engine that is slower by `share`, with the processes of its row.
+// How often comparisons see an engine that is slower by `share`, each of a random split.
 struct Power {
   double share = 0;
-  double seen = 0;      // share of random splits whose interval lies below 1
-  double slower = 0;    // share of random splits with the verdict SLOWER
+  double seen = 0;      // share of comparisons whose interval lies below 1
+  double slower = 0;    // share of comparisons with the verdict SLOWER
   double rescaled = 0;  // as `seen`, with a copy's times multiplied by 1 + share
 };
 
@@ -46,8 +46,8 @@ constexpr std::string_view struct_name(Tag<Power>) { return "power"; }
 template <typename V>
 void describe_fields(V& v, Tag<Power>) {
   v.field("share", &Power::share, "extra time of the engine, as a share of the sound one's");
-  v.field("seen", &Power::seen, "share of random splits whose interval lies below 1");
-  v.field("slower", &Power::slower, "share of random splits with the verdict SLOWER");
+  v.field("seen", &Power::seen, "share of comparisons whose interval lies below 1");
+  v.field("slower", &Power::slower, "share of comparisons with the verdict SLOWER");
   v.field("rescaled", &Power::rescaled, "as seen, from times of a copy multiplied by 1 + share");
 }
 

@@ -21,7 +21,7 @@ struct LaunchRecord {
 
 struct LaunchTrace {
   std::string problem{};  // why nothing was recorded; else empty
-  int tokens = 0;         // decoded while it was recorded
+  int tokens = 0;         // of the recorded decode
   int64_t kernels = 0;    // launches outside of graphs
   int64_t graph_launches = 0, graph_nodes = 0;
   int64_t copies = 0, memsets = 0, synchronisations = 0;

@@ -22,7 +22,7 @@ NcuTable read_ncu_table(const std::string& text);
 // The first ==ERROR== of ncu, else its first ==WARNING==, without that mark; else empty.
 std::string ncu_error(const std::string& text);
 
-// A number as ncu writes it, with commas between thousands; NaN for other texts and below 0.
+// A number as ncu writes it, with commas between thousands; NaN if negative or not a number.
 double ncu_number(std::string text);
 
 }  // namespace mkbench

@@ -14,8 +14,8 @@
 namespace mkbench {
 namespace {
 
-// All samples together are judged only if they can show a lie of kSmallLie of the time, that is, if
-// such a lie is at least kLieSds standard deviations.
+// All samples together are judged only if they can show a clock that is wrong by kSmallLie of the
+// time, that is, if such an error is at least kLieSds standard deviations.
 constexpr double kSmallLie = 0.03, kLieSds = 3.5;
 
 struct Spread {
@@ -40,7 +40,7 @@ Spread spread_of(std::vector<double> values) {
 struct ClockUse {
   const char* name;
   double DecodeTimes::*ms;
-  double ClockOverhead::*short_by_ms;  // how far it is short of the host's clock; null there
+  double ClockOverhead::*short_by_ms;  // host's clock less this one; null for the host's own
   double ClockOverhead::*sd_ms;
 
   double overhead(const ClockOverhead& o) const {
@@ -127,8 +127,8 @@ std::string lasting_disagreement(std::span<const Sample> samples, const ClockOve
     const double variance =
         (overhead.runs * of_runs * of_runs + n * of_samples * of_samples) / (overhead.runs + n);
     if (kSmallLie * time / n < kLieSds * std::sqrt(variance)) return {};
-    // Runs beyond the first burst tell little more: a host has states that last for seconds, with
-    // overheads of their own (H200, 2026-11: 30 us in most blocks, 90 us in some).
+    // More runs than kOverheadRuns tell little more, because a host's overhead stays the same for
+    // seconds (H200, 2026-11: 30 us in most blocks, 90 us in some).
     const double runs = std::min(overhead.runs, kOverheadRuns);
     const double error = std::sqrt(variance * (1 / n + 1 / runs));
     const double allowed = kClockShare * time / n + kClockSds * error;

@@ -45,7 +45,7 @@ inline constexpr char kUnscored[] = "the truth has not scored its ids";
 // dropped_for of the samples that were dropped because of another engine's sample in their block.
 inline constexpr char kOtherEngine[] = "another engine";
 
-// Whether a sample fails its engine. Being the proof, it stays even if its block is dropped.
+// Whether a sample fails its engine. It is then the proof, and stays even if its block is dropped.
 inline bool has_failed(const Sample& sample) {
   return !sample.valid && sample.invalid_reason != kUnscored;
 }
@@ -76,7 +76,8 @@ void describe_fields(V& v, Tag<Sample>) {
   v.field("times", &Sample::times, "the decode by three clocks");
   v.field("prefill_ms", &Sample::prefill_ms, "prefill tests: the prefill alone; else 0");
   v.field("late_id", &Sample::late_id,
-          "random last id of the prompt, sent inside the timed call; null: sent before the clock");
+          "random last id of the prompt, sent inside the timed call; null: sent before the clock "
+          "started");
   v.field("ids", &Sample::ids, "token receipts");
   v.field("receipts_checked", &Sample::receipts_checked, "receipts compared with the reference");
   v.field("receipts_wrong", &Sample::receipts_wrong, "receipts that differ from the reference");
@@ -104,7 +105,7 @@ constexpr std::string_view struct_name(Tag<ClockOverhead>) { return "clock_overh
 template <typename V>
 void describe_fields(V& v, Tag<ClockOverhead>) {
   using O = ClockOverhead;
-  v.field("runs", &O::runs, "decodes of one token that it was measured by");
+  v.field("runs", &O::runs, "decodes of one token in the measurement; 0: not measured");
   v.field("event_ms", &O::event_ms, "host's clock less CUDA events; 0 without events");
   v.field("event_sd_ms", &O::event_sd_ms, "standard deviation of event_ms");
   v.field("device_ms", &O::device_ms, "host's clock less the device's clock; 0 without one");
@@ -130,16 +131,16 @@ inline constexpr double kClockShare = 0.01, kClockSds = 4;
 std::string clock_disagreement(const DecodeTimes& times, const ClockOverhead& overhead = {});
 
 // clock_disagreement() for the mean of all samples of an engine: within 1 % + 4 standard errors. A
-// lie of 3 % shows in one sample if it is over about 7 standard deviations of the overhead, and in
-// ten samples if it is over about 5. The rule is silent where 3 % is less than 3.5 deviations. In
-// simulation an honest engine fails this or the rule above, with its repeats, in fewer than 1 of
-// 10,000 cases. Returns the reason for disagreement, or an empty string.
+// clock wrong by 3 % shows in one sample if that is over about 7 standard deviations of the
+// overhead, and in ten samples if over about 5. Nothing is judged where 3 % is less than 3.5
+// deviations. In simulation an honest engine fails this or clock_disagreement(), repeats included,
+// in fewer than 1 of 10,000 cases. Returns the reason for disagreement, or an empty string.
 std::string lasting_disagreement(std::span<const Sample> samples, const ClockOverhead& overhead);
 
 // What a sample must read, and the least time that the pins of the card's memory allow for it.
 struct MemoryBound {
-  double bytes_per_token = 0;  // at the mean context depth + (n - 1) / 2; of a prefill: its share
-                               // of one reading of the weights
+  double bytes_per_token = 0;  // at the mean context depth + (n - 1) / 2; in a prefill a row's
+                               // share of one reading of the weights
   double cached_bytes = 0;     // the part that L2 can hold
   double pin_gb_per_s = 0;     // 2 x memory clock x bus width; 0: not known
   double least_ms = 0;         // per token; 0: not known, or all bytes fit into L2
@@ -163,7 +164,7 @@ void describe_fields(V& v, Tag<MemoryBound>) {
 MemoryBound memory_bound(const ModelShape& shape, int depth, int n, int n_prompt,
                          double pin_gb_per_s, int64_t l2_bytes);
 
-// Below this multiple of L2 a step may be served from L2, and the ceiling means nothing.
+// A step of fewer bytes than this multiple of L2 may be served from L2: its ceiling means nothing.
 inline constexpr double kL2Multiple = 4;
 
 }  // namespace mkbench

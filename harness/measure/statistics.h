@@ -43,7 +43,8 @@ void describe_fields(V& v, Tag<Summary>) {
   v.field("mean", &Summary::mean, "mean of the processes' means; with one process, of its blocks");
   v.field("ci", &Summary::ci,
           "t interval of the mean over processes; with one process over its blocks, inflated and "
-          "with count / inflation - 1 degrees of freedom (at least 3); null below 2 values");
+          "with count / inflation - 1 degrees of freedom (at least 3, at most count - 1); null "
+          "below 2 values, or if it would reach below zero");
   v.field("median", &Summary::median, "median over blocks");
   v.field("min", &Summary::min, "smallest block");
   v.field("max", &Summary::max, "largest block");
@@ -52,7 +53,7 @@ void describe_fields(V& v, Tag<Summary>) {
           "standard deviation of the processes' means over the mean; null with one process");
   v.field("lag1", &Summary::lag1,
           "correlation of neighbouring blocks of a process, its bias in short series removed; null "
-          "below 4 blocks a process");
+          "if no process has 4 blocks, or if all are equal");
   v.field("inflation", &Summary::inflation,
           "factor on the variance: (1 + lag1) / (1 - lag1) for one process with lag1 "
           "above 0.2 (counted as 0.9 at the most), else 1");

@@ -149,7 +149,7 @@ double& KindTimes::of(SpanKind kind) {
 }
 
 std::vector<PhaseEnd> phase_ends(const Timeline& timeline, int steps) {
-  std::map<std::tuple<int, int, int>, std::map<int, int64_t>> ends;  // by block: its end
+  std::map<std::tuple<int, int, int>, std::map<int, int64_t>> ends;  // execution -> block -> end
   int64_t begin = 0;
   for (const TimelineSpan& span : timeline.spans) {
     if (!of_decode(span, steps) || !ends_phase(span)) continue;

@@ -12,8 +12,8 @@ namespace {
 // Below this many blocks an interval on log ratios rests on too few pairs to be shown.
 constexpr int kMinBlocksForInterval = 8;
 // Bounds on how far one process's correlated blocks widen its interval. In simulation (10 to 40
-// blocks, correlations of 0.6 and 0.8) looser bounds cover the mean by 0 to 2 % more often, and
-// make one interval of ten three to five times as wide.
+// blocks, correlations of 0.6 and 0.8), intervals with looser bounds hold the mean 0 to 2 % more
+// often, and one of ten is three to five times as wide.
 constexpr double kHighestLag1 = 0.9;
 constexpr int kLeastFreedom = 3;
 
@@ -104,8 +104,8 @@ std::vector<double> log_ratios(const PairedBlocks& blocks) {
   return ratios;
 }
 
-// Mean of ln(process mean), NaN without a process, and the variance of that mean; the latter absent
-// with one process.
+// Mean of ln(process mean), NaN without a process, and the variance of that mean, absent below 2
+// processes.
 struct LogMean {
   double mean = 0;
   std::optional<double> variance;

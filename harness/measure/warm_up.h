@@ -15,8 +15,8 @@ struct WarmUp {
   int process = 0;
   int runs = 0;
   double seconds = 0;  // of the whole warm-up
-  // Relative change between the last two windows: of the time a unit, and of the SM clock if the
-  // engine reads it. Absent if the warm-up ended before two windows were full.
+  // Relative change between the last two windows: of the time a token (or a whole prefill), and of
+  // the SM clock if the engine reads it. Absent if the warm-up ended before two windows were full.
   std::optional<double> time_change, clock_change;
   bool settled = false;
 };
@@ -28,7 +28,8 @@ void describe_fields(V& v, Tag<WarmUp>) {
   v.field("runs", &WarmUp::runs, "untimed runs");
   v.field("seconds", &WarmUp::seconds, "seconds of the warm-up, with what lies between its runs");
   v.field("time_change", &WarmUp::time_change,
-          "change of the time a token between the last two windows of 0.5 s, as a share");
+          "change of the time a token (or a whole prefill) between the last two windows of 0.5 s, "
+          "as a share");
   v.field("clock_change", &WarmUp::clock_change,
           "change of the SM clock between the last two windows; null where it is not read");
   v.field("settled", &WarmUp::settled,

@@ -13,8 +13,8 @@ namespace {
 
 constexpr int kFailed = 1, kUsage = 2;  // the same exit codes as mkbench's
 
-// The first --benchmark_min_time that is no number, alone or followed by "s" (seconds) or "x"
-// (iterations): Google Benchmark 1.8 aborts at such a value. Null if there is none.
+// The first --benchmark_min_time that is not a number above 0, alone or followed by "s" (seconds)
+// or "x" (iterations); null if there is none. Google Benchmark 1.8 aborts if it is no number.
 const char* wrong_min_time(int argc, char** argv) {
   constexpr std::string_view kFlag = "--benchmark_min_time=";
   for (int i = 1; i < argc; ++i) {

@@ -234,7 +234,8 @@ class PluginEngine : public Engine {
   // Prefills the whole sequence from position 0; the last id of `all` becomes pending.
   void feed(const std::vector<int32_t>& all) {
     if (std::find(all.begin(), all.end(), kVectorRow) != all.end())
-      throw Error(ErrorKind::kRuntime, who_ + ": rows of vectors cannot be prefilled again as ids");
+      throw Error(ErrorKind::kRuntime,
+                  who_ + ": KV rows of vectors cannot be prefilled again as ids");
     if (!clean_) restart();
     clean_ = false;
     plugin_.end_call("prefill",

@@ -106,7 +106,7 @@ mkbench_engine_abi load_plugin(const std::string& path) {
   if (table == nullptr) {
     refuse_plugin(path,
                   fmt::format("it was built for another version of the engine ABI: it refuses "
-                              "version {} of mkbench: {}",
+                              "version {}, which mkbench has: {}",
                               kOurs.version, kWayOut));
   }
   return checked_table(table, path);

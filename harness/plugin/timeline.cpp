@@ -136,10 +136,11 @@ Timeline checked_timeline(const std::string& who, const std::vector<mkbench_span
     span.phase = static_cast<int16_t>(place_in(timeline.phases, one.phase));
     span.kind = static_cast<int8_t>(one.kind);
     if (timeline.roles.size() > kMostRoles || timeline.phases.size() > kMostPhases) {
-      throw Error(ErrorKind::kRuntime,
-                  fmt::format("{}: timeline: the phases' names have more than {} parts of a block, "
-                              "or {} phases",
-                              who, kMostRoles, kMostPhases));
+      throw Error(
+          ErrorKind::kRuntime,
+          fmt::format("{}: timeline: phase_name() gives more than {} roles, or more than {} "
+                      "phases",
+                      who, kMostRoles, kMostPhases));
     }
   }
   for (const mkbench_span& written : spans) {

@@ -10,7 +10,7 @@
 
 namespace mkbench {
 
-// The decode that filled in the spans; their number by phase tells the step of each.
+// The decode that filled in the spans. A phase's number of spans tells the step of each of them.
 struct SpannedDecode {
   int steps = 0;
   int layers = 0;  // of the model

@@ -47,16 +47,17 @@ void describe_fields(V& v, Tag<CardReport>) {
           "SM clock");
   v.field("with_others", &C::with_others, "blocks dropped for another engine's samples");
   v.field("unfit", &C::unfit,
-          "blocks kept despite this engine's samples: more drops would not change the verdict");
-  v.field("share", &C::share, "dropped and unfit blocks, of all that were run");
+          "blocks kept although this engine's samples were throttled or slow: too many had been "
+          "dropped");
+  v.field("share", &C::share, "dropped and unfit blocks, as a share of all that were run");
   v.field("reasons", &C::reasons, "dropped and unfit blocks by reason");
   v.field("sm_clock_mhz", &C::sm_clock_mhz, "SM clock of the samples by the driver, median");
   v.field("energy_j", &C::energy_j, "joules a token, from the card's energy counter");
-  v.field("energy_s", &C::energy_s, "seconds of samples between changes of that counter");
+  v.field("energy_s", &C::energy_s, "seconds of samples that the card's energy counter covered");
   v.field("watching_costs", &C::watching_costs,
           "how much longer blocks take in which the card is read (--telemetry alternate)");
   v.field("watching_costs_ci", &C::watching_costs_ci,
-          "interval of watching_costs; null below 8 pairs of one process");
+          "interval of watching_costs; null if all pairs are of one process and fewer than 8");
 }
 
 }  // namespace mkbench

@@ -36,7 +36,7 @@ enum class Check {
   kSame,       // equal ids with and without logits
   kRepeats,    // repeated input gives bit-identical ids and logits
   kSweep,      // every cache length gives the right token and no large logit error
-  kIsolation,  // prompts 1, 2, 1: equal; prefix rows unchanged; rows beyond the position untouched
+  kIsolation,  // same bits after another prompt and beside a second engine; prefix rows unchanged
   kReceipts,   // timed ids are the right ones (closed form, or scored by the truth)
 };
 
@@ -65,12 +65,12 @@ inline constexpr CheckInfo kChecks[] = {
     {Check::kNearTie, "near_tie", "near ties stay within tau of the top"},
     {Check::kFlips, "flips", "no more flips than near ties and the baseline's errors allow"},
     {Check::kSelf, "self", "the emitted id is the lowest-index argmax of the engine's logits"},
-    {Check::kStrict, "strict", "free-running ids of the strict set are equal"},
+    {Check::kStrict, "strict", "free-running ids of the strict set equal the reference's"},
     {Check::kSame, "same", "equal ids with and without logits"},
     {Check::kRepeats, "repeats", "the same input again gives the same bits"},
-    {Check::kSweep, "sweep", "every cache length gives the same answer"},
+    {Check::kSweep, "sweep", "every cache length gives the right token and no large logit error"},
     {Check::kIsolation, "isolation", "no sequence changes another one or its own prefix's rows"},
-    {Check::kReceipts, "receipts", "timed ids are the checked ids"},
+    {Check::kReceipts, "receipts", "timed ids are right, by the closed form or the truth"},
 };
 constexpr std::string_view check_name(Check c) { return kChecks[static_cast<size_t>(c)].name; }
 
@@ -105,9 +105,11 @@ template <typename V>
 void describe_fields(V& v, Tag<CheckResult>) {
   v.field("name", &CheckResult::check, "which check");
   v.field("status", &CheckResult::status, "passed, failed or not_applicable");
-  v.field("value", &CheckResult::value, "what was found, where the check is a number");
+  v.field("value", &CheckResult::value,
+          "what was found, if the check measures a number; else null");
   v.field("limit", &CheckResult::limit, "largest value that passes; null where none is judged");
-  v.field("detail", &CheckResult::detail, "why it failed or does not apply; else empty");
+  v.field("detail", &CheckResult::detail,
+          "why it failed or does not apply, or what it covered; may be empty");
 }
 
 }  // namespace mkbench

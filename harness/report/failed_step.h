@@ -12,9 +12,9 @@
 
 namespace mkbench {
 
-// EXACT: the reference's token. TIE: another one at a near tie, within tau of the top. DRIFT: a
-// free-running token that differs after a fork, where it may be right (strict sets: it is right
-// when teacher-forced; token-only references: no margin tells). WRONG: anything else.
+// EXACT: the reference's token. TIE: another at a near tie, within tau of the top. DRIFT: another
+// in a free run that may be right (strict: after a first difference, if the teacher-forced token is
+// right; token-only: from where the published continuations part). WRONG: anything else.
 enum class StepVerdict { kExact, kTie, kDrift, kWrong };
 std::string_view step_verdict_name(StepVerdict v);
 
@@ -61,7 +61,8 @@ template <typename V>
 void describe_fields(V& v, Tag<FailedStep>) {
   using F = FailedStep;
   v.field("engine", &F::engine, "engine, as asked for");
-  v.field("engine_sha256", &F::engine_sha256, "sha256 of its file; empty for mkbench's own");
+  v.field("engine_sha256", &F::engine_sha256,
+          "sha256 of the engine's file; empty for mkbench's own engines");
   v.field("model", &F::model, "model, as asked for");
   v.field("weights_sha256", &F::weights_sha256, "sha256 of the weights");
   v.field("prompt", &F::prompt, "name of the prompt");
@@ -88,7 +89,8 @@ void describe_fields(V& v, Tag<FailedStep>) {
   v.field("error_limit", &F::error_limit,
           "largest error_norm that passes; 0: not judged; null: limit of R_step times "
           "baseline_error_norm");
-  v.field("localised", &F::localised, "where the step leaves the band, as far as it can be told");
+  v.field("localised", &F::localised,
+          "layer and KV row where the error begins, or why none can be named");
   v.field("command", &F::command, "repeats the step");
 }
 

@@ -95,7 +95,7 @@ TestCase check_case(const CheckResult& result) {
   return test;
 }
 
-// The check of timed ids runs after parity was judged, so the parity report does not hold it.
+// For a parity report without the check of timed ids, which runs after parity was judged.
 TestCase receipts_case(const EngineReport& e) {
   CheckResult result;
   result.check = Check::kReceipts;

@@ -80,7 +80,7 @@ struct ParityReport {
   std::string suspect_prompt;
   int suspect_position = -1;
   bool suspect_is_free = false;  // its id came from the run without logits
-  std::string localised;  // where a failure begins, as far as the engine can tell; else empty
+  std::string localised;         // where a failure begins, or why that is not known; else empty
   std::optional<FailedStep> failed_step;  // the step where a failure begins, ready to be repeated
   // A judged prompt and the engine's continuation of it; empty if the reference has no texts.
   std::string text_prompt, text;
@@ -92,17 +92,18 @@ template <typename V>
 void describe_fields(V& v, Tag<ParityReport>) {
   using P = ParityReport;
   v.field("verdict", &P::verdict, "verdict of parity alone");
-  v.field("reason", &P::reason, "empty when passed");
+  v.field("reason", &P::reason, "why parity did not pass, in one line; empty when passed");
   v.field("reference", &P::reference, "reference file, 'live' or 'closed form'");
   v.field("reference_sha256", &P::reference_sha256, "sha256 of the file; empty when live");
   v.field("precision", &P::precision,
           "class that chooses the limits of the ratios: bf16, fp32-accumulate or lossy");
   v.field("judged_in", &P::judged_in,
-          "earlier case of this run that judged it; empty when this case did");
+          "earlier case of this run that judged the engine; empty when this case did");
   v.field("prompts", &P::prompts, "prompts judged");
   v.field("steps", &P::steps, "steps judged");
   v.field("strict_steps", &P::strict_steps, "free-running steps of the strict set");
-  v.field("strict_matched", &P::strict_matched, "of these, equal to the reference");
+  v.field("strict_matched", &P::strict_matched,
+          "steps among strict_steps whose token is the reference's");
   v.field("decided_steps", &P::decided_steps, "steps with a margin over tau");
   v.field("exact", &P::exact, "rows that are EXACT");
   v.field("ties", &P::ties, "rows that are TIE");
@@ -111,7 +112,7 @@ void describe_fields(V& v, Tag<ParityReport>) {
   v.field("flips", &P::flips, "teacher-forced steps whose token is not the truth's");
   v.field("flips_allowed", &P::flips_allowed, "most flips that pass");
   v.field("self_inconsistent", &P::self_inconsistent,
-          "tokens that are not the argmax of own logits");
+          "tokens that are not the lowest-index argmax of the engine's own logits");
   v.field("non_finite", &P::non_finite, "logits that are NaN or Inf");
   v.field("r_rms", &P::r_rms,
           "logit error over the baseline's, root mean square; null without logits");
@@ -119,21 +120,23 @@ void describe_fields(V& v, Tag<ParityReport>) {
   v.field("first_divergence", &P::first_divergence, "index of the first row that differs");
   v.field("checks", &P::checks, "every check that ran or was ruled out, each once");
   v.field("logits_sha256", &P::logits_sha256,
-          "of ids and logits of all teacher-forced steps, the same on every card of a kind; empty "
-          "without logits, without repeatable bits, or where steps are missing");
+          "sha256 of ids and logits of all teacher-forced steps, the same on every card of a kind; "
+          "empty without logits, without repeatable bits, or where steps are missing");
   v.field("repeats_sha256", &P::repeats_sha256,
-          "of ids and logits of the repeated prompts; empty where none were repeated");
+          "sha256 of ids and logits of the repeated prompts; empty where none were repeated");
   v.field("lengths_judged", &P::lengths_judged,
           "longest cache length up to which every one was judged; 0 where none was swept");
-  v.field("lengths_known", &P::lengths_known, "positions that the model knows");
+  v.field("lengths_known", &P::lengths_known, "positions that the model supports");
   v.field("coverage", &P::coverage, "cache lengths judged, and how; empty where none was swept");
   v.field("localised", &P::localised,
-          "where a failure begins: layer, KV row or lag; empty when nothing failed");
+          "where a failure begins (layer, KV row, lag), or why that is unknown; empty if no step "
+          "shows one");
   v.field("failed_step", &P::failed_step,
-          "the step at which the failure shows, as mkbench parity --only repeats it; null without");
+          "the step at which the failure shows, as mkbench parity --only repeats it; null if none "
+          "does");
   v.field("text_prompt", &P::text_prompt,
           "a judged prompt as text; empty where the reference has no texts");
-  v.field("text", &P::text, "the engine's tokens after that prompt, as text");
+  v.field("text", &P::text, "the engine's tokens after text_prompt, as text");
   v.field("rows", &P::rows, "the parity table");
 }
 

@@ -14,7 +14,7 @@ bool was_traced(const EngineReport& e) {
          e.launch_trace->tokens > 0;
 }
 
-// The fastest (else the slowest) traced engine that `want` accepts; null if it accepts none.
+// The fastest (without `fastest` the slowest) traced engine that `want` accepts; null if none.
 template <typename Want>
 const EngineReport* choose(const CaseReport& c, bool fastest, const Want& want) {
   const EngineReport* chosen = nullptr;

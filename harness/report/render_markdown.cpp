@@ -46,7 +46,7 @@ std::string state_note(const CaseReport& c) {
   return text.empty() ? "" : "state receipts, all equal: " + text;
 }
 
-// A note on an engine's late ids; empty if all of them differ.
+// A note on an engine that takes no late id or gets one twice; else empty.
 std::string late_note(const EngineReport& e) {
   if (e.samples.empty()) return {};
   if (!takes_late_ids(e)) {

@@ -147,7 +147,7 @@ TEST_CASE("a file that is no engine for this build is refused with the reason", 
       {"symbol", ErrorKind::kBadInput,
        "exported function: found none, wanted mkbench_engine_table"},
       {"null", ErrorKind::kBadInput,
-       "it refuses version 3 of mkbench: compile it against this mkbench's "
+       "it refuses version 3, which mkbench has: compile it against this mkbench's "
        "references/engine_abi.h"},
       {"version", ErrorKind::kBadInput,
        "version of the engine ABI: found 4, wanted 3: compile it against"},
