@@ -21,7 +21,7 @@ namespace {
 
 using nlohmann::json;
 
-// A timed case's job, as far as its name and its prompt depend on it.
+// The job of a timed case: only the fields on which the case's name and prompt depend.
 CaseJob job_of(const CaseReport& c, const CaseSettings& settings, const json& meta) {
   CaseJob job;
   job.model = {.row = find_model(c.model), .name = c.model};
@@ -302,7 +302,7 @@ void recheck_order(const CaseReport& c, const std::string& path, const CaseSetti
   for (const Difference& one : first) d.holds(false, one.path, one.found, one.recomputed);
 }
 
-// Checks the text of the first sample by the token texts in the report, without the tokenizer.
+// Checks the first sample's text by token_texts or, without any, by the rule for built-in models.
 void recheck_text(const CaseReport& c, const std::string& path, const ModelRow* row,
                   const std::vector<PlacedSample>& samples, Differences& d) {
   const auto first = std::find_if(samples.begin(), samples.end(),

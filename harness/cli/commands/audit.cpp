@@ -153,8 +153,8 @@ AuditedCase audit_case(const CaseJob& job, const AuditSettings& settings, bool i
   // With --in-process, a profiler may already be counting this process.
   if (job.cuda() && !settings.tiles_only && !in_process) plan.count = counters_of(job, settings);
   const ModelWeights weights = hosts.load(job.model, job.depth);
-  parts_with(tile_parts(weights.config, {0}),
-             settings.tensors);  // called to refuse names that no tensor has
+  // Called to refuse names that no tensor has.
+  parts_with(tile_parts(weights.config, {0}), settings.tensors);
   ProgressDisplay progress(settings.quiet, settings.verbose);
   AuditedCase audited{job, {}};
   for (const CaseEngine& engine : job.engines) {

@@ -236,8 +236,8 @@ std::string profile_stem(const CaseJob& job, const CaseEngine& engine, const fs:
       name.begin(), name.end(),
       [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '.'; }, '-');
   std::string stem = (folder / name).string();
-  for (int i = 2; fs::exists(stem + ending);
-       ++i)  // taken by an engine file of the same name from another folder
+  // An engine file of the same name from another folder may have taken the stem.
+  for (int i = 2; fs::exists(stem + ending); ++i)
     stem = fmt::format("{}-{}", (folder / name).string(), i);
   return stem;
 }

@@ -36,7 +36,7 @@ constexpr int kLiveOnCpu = 5, kLiveOnCuda = 3, kLiveBlocks = 8;
 
 // Blocks of some milliseconds, more of them than on a card: a busy CPU's times scatter far more.
 constexpr RecordPlan kOnCpu = {.tokens = 32, .blocks = 24, .warmup = 4, .seed = kSeed};
-// On a GPU a process takes about a second to open and a turn 30 ms, most of it to flush L2.
+// On a GPU a process takes about a second to open, and a turn takes 30 ms, mostly to flush L2.
 constexpr RecordPlan kOnCuda = {.tokens = 128, .blocks = 12, .warmup = 4, .seed = kSeed};
 // One of this many rounds includes the larger slow-downs, which are easier to see than slow_1.
 constexpr size_t kEveryOnCpu = 1, kEveryOnCuda = 3;
