@@ -104,7 +104,8 @@ void recheck_counts(const ParityReport& p, const std::string& path, Differences&
   d.same(path + ".strict_matched", p.strict_matched, strict);
   d.same(path + ".flips", p.flips, flips);
   d.holds(p.decided_steps >= strict && p.decided_steps <= p.steps, path + ".decided_steps",
-          p.decided_steps, fmt::format("{} to {}: strict steps, and all steps", strict, p.steps));
+          p.decided_steps,
+          fmt::format("{} to {}: at least the strict steps, at most all", strict, p.steps));
   d.same(path + ".self_inconsistent", p.self_inconsistent, 0);
   d.same(path + ".non_finite", p.non_finite, 0);
   const CheckResult* cap = applied(p, Check::kFlips);

@@ -204,8 +204,8 @@ std::vector<Flag<AuditSettings>> audit_flags() {
       flag("seed S", "Random seed for tiles, changes and input ids [random, and printed].",
            &CaseSettings::seed, parse_seed),
       flag("tiles N=90",
-           "Tiles of weights to change in the layers, and as many in the head. 90 tiles miss an "
-           "engine that skips 5 % in 1 of 100 runs.",
+           "Tiles of weights to change in the layers, and as many in the head. If an engine skips "
+           "5 % of either, 90 tiles miss it in one audit of 100.",
            &A::tiles, at_least(1)),
       flag("tensors LIST", "Draw tiles only from tensors whose name contains one of these texts.",
            &A::tensors, parse_word_list),

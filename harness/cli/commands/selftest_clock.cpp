@@ -240,7 +240,7 @@ class ClockLane {
       accepted_ = accepted_ && slow.share < kMostUnseen;
     }
     if (!missed.empty() && !is_owed(slow)) {
-      row.open = fmt::format("{}; the half-width is {}: the row must pass only up to {}", missed,
+      row.open = fmt::format("{}; the half-width is {}, and the row need not pass above {}", missed,
                              percent(half_width_for(slow)), percent(most_half_width(slow)));
     } else {
       row.problem = missed;
@@ -292,7 +292,8 @@ class ClockLane {
     }
     const int most = most_by_chance(live_, 1 - kConfidence);
     if (live_problem_.empty() && std::max(live_excluding_one_, live_wrong_) > most)
-      live_problem_ = fmt::format("alpha {:g} allows at most {} such runs", 1 - kConfidence, most);
+      live_problem_ =
+          fmt::format("alpha {:g} allows at most {} runs of either kind", 1 - kConfidence, most);
     accepted_ = accepted_ && live_problem_.empty();
     print({.id = kCopiesRow,
            .what = "two copies, end to end",
