@@ -119,8 +119,8 @@ void print_audit(const CaseJob& job, uint64_t seed, const EngineAudit& audit) {
     fmt::print("  counters: {}\n", audit.counters);
   for (const PartAudit& part : audit.parts) {
     fmt::print(
-        "  {}, {:.3f} MB: {} tiles, {} not read, {} silent; at most {:.2g} % of the bytes are "
-        "not read, with {:g} % confidence\n",
+        "  {}, {:.3f} MB: {} tiles, {} not read, {} more without effect (silent); at most {:.2g} % "
+        "of the bytes are not read, with {:g} % confidence\n",
         part.part, static_cast<double>(part.bytes) / 1e6, part.tried, part.unread.size(),
         part.silent, 100 * part.unread_at_most, 100 * kAuditConfidence);
     for (size_t i = 0; i < std::min(kTilesShown, part.unread.size()); ++i)
