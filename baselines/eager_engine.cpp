@@ -12,7 +12,7 @@ namespace {
 // with two threads and took 25 s with one (2026-11).
 constexpr int64_t kParametersWorthThreads = 10'000'000;
 constexpr int kLeastBucket = 256;
-// One bucket's captured step and cuBLAS's workspaces of its stream (H100, 632 kernels, torch 2.11).
+// Memory of one captured step and its stream's cuBLAS workspaces (H100, 632 kernels, torch 2.11).
 constexpr int64_t kGraphBytes = 100'000'000;
 constexpr std::string_view kGraph = "graph", kCompiled = "compiled";
 

@@ -15,7 +15,7 @@ namespace {
 
 using at::Tensor;
 
-// In bytes; libtorch's vectorised CPU kernels treat loader memory of this alignment like their own.
+// In bytes. libtorch's vectorised CPU kernels treat memory of this alignment like libtorch's own.
 constexpr uintptr_t kAliasAlignment = 16;
 
 // Computes mean square and scaling in fp32, rounds once to the model's dtype, then multiplies by
@@ -95,7 +95,7 @@ EagerModel::EagerModel(const ModelWeights& w, const EagerOptions& o)
   inv_freq = at::reciprocal(at::pow(theta, exponent)).to(device);
 }
 
-// Matrices stay bf16, and on a CPU they alias the caller's memory; vectors get the model's dtype.
+// Matrices stay bf16, vectors get the model's dtype. On a CPU a bf16 result aliases aligned `m`.
 Tensor EagerModel::load(const Matrix& m, bool is_vector) const {
   const std::vector<int64_t> sizes =
       is_vector ? std::vector<int64_t>{m.cols} : std::vector<int64_t>{m.rows, m.cols};

@@ -45,7 +45,7 @@ class StaticStep {
   const std::vector<at::Tensor>& hidden() const { return last_->hidden; }
 
  private:
-  // Outputs of the step of one bucket; a graph writes to the same tensors in every replay.
+  // A step over `rows` KV rows and its outputs. Each replay of the graph writes the same tensors.
   struct Bucket {
     int rows;
     at::Tensor logits;

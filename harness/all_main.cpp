@@ -15,8 +15,8 @@ int main(int argc, char** argv) {
                             .factory = EngineFactory(makers),
                             .finish = finish_device_work,
                             .flush = flush_l2,
-                            // CUPTI has one client, which may be a profiler of this process; and a
-                            // recorder stays until its process ends, which here is mkbench.
+                            // No recorder: it would stay in mkbench's own process to the end, and
+                            // CUPTI admits one client, which may be a profiler of this process.
                             .trace = {},
                             .card = card_facts,
                             .torch = torch_told,

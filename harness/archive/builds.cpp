@@ -81,7 +81,7 @@ std::string exported_engine(const std::string& build, const std::string& name) {
     throw Error(
         ErrorKind::kBadInput,
         fmt::format("compare: {}: found nothing, wanted the engine {} of a build of mkbench; "
-                    "a build folder is build/release",
+                    "a build folder is, for example, build/release",
                     file.string(), name));
   }
   return file.string();

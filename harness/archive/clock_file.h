@@ -60,7 +60,7 @@ std::filesystem::path write_clock(const ClockCalibration& calibration);
 
 struct FoundClock {
   std::optional<ClockCalibration> calibration;
-  std::string reason;    // why there is none
+  std::string reason;    // why there is no calibration
   bool damaged = false;  // there is a file, but it was rejected
 };
 
@@ -72,8 +72,8 @@ FoundClock find_clock(const ClockMachine& machine);
 SpeedMargin clock_margin(const FoundClock& found, int processes);
 
 // `calibration.clock` of a report: margin, A/A half_width, source and statistical power for
-// comparisons with `processes` processes; the calibration's A/A counts for every process count, its
-// alpha, date, build, driver and engine. Without one: margin, source, why a file was not used.
+// comparisons with `processes` processes; the calibration's A/A rows for all numbers of processes,
+// its alpha, date, build, driver and engine. Without one: margin, source, why a file was not used.
 nlohmann::json clock_report(const FoundClock& found, int processes);
 
 // The margin of a report's `calibration`; half-width and least number of processes are computed

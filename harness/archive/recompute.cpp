@@ -173,8 +173,8 @@ Report blank_of(const Report& found, const Aggregation& aggregation) {
   return blank;
 }
 
-// Restores the verdict and reasons that `e` had before aggregate(), which may worsen a verdict: the
-// recorded ones or, if aggregate() added the last reason, a pass without that reason.
+// Gives `e` the verdict and reasons that it had before aggregate(): the recorded ones or, if
+// aggregate() worsened the verdict and added the last reason, a pass without that reason.
 void choose_start(const CaseReport& found, const CaseReport& blank, size_t index,
                   const Aggregation& aggregation, EngineReport& e) {
   const EngineReport& wanted = found.engines[index];

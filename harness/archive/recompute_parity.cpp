@@ -21,7 +21,7 @@ std::string check_path(const ParityReport& p, const std::string& path, Check che
   return item(path, "checks", static_cast<size_t>(find_check(p, check) - p.checks.data()));
 }
 
-// For numeric checks the precision class gives the limit, and a value above it must have failed.
+// A ratio's limit is that of the precision class; the check has failed exactly if it is exceeded.
 void recheck_limits(const ParityReport& p, const std::string& path, int schema_minor,
                     Differences& d) {
   std::optional<RatioLimits> limits;
@@ -62,7 +62,7 @@ void recheck_limits(const ParityReport& p, const std::string& path, int schema_m
           enum_text(ratchet->status), "passed: no detail names a ratio over its committed value");
 }
 
-// A check that does not apply has a reason and no limit; a ratio check that applies has a limit.
+// Checks that do not apply have a reason and no limit, failed ones a reason, applied ratios limits.
 void recheck_statuses(const ParityReport& p, const std::string& path, Differences& d) {
   for (size_t i = 0; i < p.checks.size(); ++i) {
     const CheckResult& r = p.checks[i];
@@ -104,7 +104,8 @@ void recheck_counts(const ParityReport& p, const std::string& path, Differences&
   d.same(path + ".strict_matched", p.strict_matched, strict);
   d.same(path + ".flips", p.flips, flips);
   d.holds(p.decided_steps >= strict && p.decided_steps <= p.steps, path + ".decided_steps",
-          p.decided_steps, fmt::format("{} to {}: strict steps, and all steps", strict, p.steps));
+          p.decided_steps,
+          fmt::format("{} to {}: at least the strict steps, at most all", strict, p.steps));
   d.same(path + ".self_inconsistent", p.self_inconsistent, 0);
   d.same(path + ".non_finite", p.non_finite, 0);
   const CheckResult* cap = applied(p, Check::kFlips);
@@ -152,7 +153,7 @@ void recheck_parity(const CaseReport& c, const EngineReport& e, const std::strin
                     "PASS: only an engine's verdict is PASS_LIVE");
   recheck_statuses(p, at, differences);
   recheck_limits(p, at, schema_minor, differences);
-  // A reference of ids alone has no margins, and so no flips_allowed.
+  // A reference of published ids alone has no margins, so the check kFlips does not apply.
   const bool capped = p.flips_allowed > 0 || applied(p, Check::kFlips) != nullptr;
   if (passed && times_allowed(e.verdict) && p.judged_in.empty() && capped)
     recheck_counts(p, at, differences);

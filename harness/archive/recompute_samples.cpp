@@ -21,7 +21,7 @@ namespace {
 
 using nlohmann::json;
 
-// A timed case's job, as far as its name and its prompt depend on it.
+// The job of a timed case: only the fields on which the case's name and prompt depend.
 CaseJob job_of(const CaseReport& c, const CaseSettings& settings, const json& meta) {
   CaseJob job;
   job.model = {.row = find_model(c.model), .name = c.model};
@@ -54,7 +54,8 @@ void recheck_sample(const CaseReport& c, const EngineReport& e, const Sample& s,
   d.holds(s.ids.size() == ids, path + ".ids", s.ids.size(), fmt::format("{} ids", ids));
   const int checked = static_cast<int>(ids);
   d.holds(s.receipts_checked == checked || (prefill && s.receipts_checked == checked + c.n_prompt),
-          path + ".receipts_checked", s.receipts_checked, fmt::format("{}: one an id", checked));
+          path + ".receipts_checked", s.receipts_checked,
+          fmt::format("{}: one for each id", checked));
   d.holds(prefill ? s.prefill_ms > 0 && s.prefill_ms <= s.times.host_ms : s.prefill_ms == 0,
           path + ".prefill_ms", s.prefill_ms,
           prefill ? "a time over 0 and within host_ms" : "0: not a prefill test");
@@ -106,7 +107,7 @@ void recheck_clocks(const EngineReport& e, const std::string& path, Differences&
       const std::string clock = fmt::format("{}.{}", at, name);
       d.holds((ms > 0) == (first_ms > 0), clock, ms, "this clock in all samples or in none");
       d.holds(!e.samples[i].valid || (1 - kClockShare) * ms <= t.host_ms + kClockSds * sd_ms, clock,
-              ms, fmt::format("at most host_ms, {}, and the deviations of both", t.host_ms));
+              ms, fmt::format("at most host_ms, {}, plus both clocks' deviations", t.host_ms));
     }
     const std::string clocks = measured_once ? clock_disagreement(t, overhead) : std::string();
     d.holds(!e.samples[i].valid || clocks.empty(), at, json_fields::write(t), clocks);
@@ -114,7 +115,7 @@ void recheck_clocks(const EngineReport& e, const std::string& path, Differences&
             "this clock in all samples or in none");
     d.holds(t.per_token_ms.size() == first.per_token_ms.size() ||
                 t.per_token_ms.size() == static_cast<size_t>(e.samples[i].tokens),
-            at + ".per_token_ms", t.per_token_ms.size(), "one time a token");
+            at + ".per_token_ms", t.per_token_ms.size(), "one time for each token");
   }
 }
 
@@ -302,7 +303,7 @@ void recheck_order(const CaseReport& c, const std::string& path, const CaseSetti
   for (const Difference& one : first) d.holds(false, one.path, one.found, one.recomputed);
 }
 
-// Checks the text of the first sample by the token texts in the report, without the tokenizer.
+// Checks the first sample's text by token_texts or, without any, by the rule for built-in models.
 void recheck_text(const CaseReport& c, const std::string& path, const ModelRow* row,
                   const std::vector<PlacedSample>& samples, Differences& d) {
   const auto first = std::find_if(samples.begin(), samples.end(),
@@ -313,7 +314,7 @@ void recheck_text(const CaseReport& c, const std::string& path, const ModelRow* 
   if (!c.token_texts.empty()) {
     const auto text = sequence_text(c.token_texts, ids);
     d.holds(text && *text == c.generated_text, at, c.generated_text,
-            text ? *text : "nothing: token_texts lacks an id, or one is no text of bytes");
+            text ? *text : "nothing: token_texts lacks an id, or a text does not encode bytes");
   } else if (row != nullptr) {
     d.same(at, c.generated_text, sequence_text(row->shape, ids));
   }
@@ -349,7 +350,8 @@ void recheck_prompt(const CaseReport& c, const std::string& path, const CaseJob&
     const TimedTruth& own = truth_of(s.process);
     const bool known =
         std::find(own.late_ids.begin(), own.late_ids.end(), *s.late_id) != own.late_ids.end();
-    d.holds(known, one.path + ".late_id", *s.late_id, "an id from which late ids are drawn");
+    d.holds(known, one.path + ".late_id", *s.late_id,
+            "one of the ids from which late ids are drawn");
     if (!known) continue;
     const auto expected = own.expected(*s.late_id, static_cast<int>(s.ids.size()));
     if (expected) d.same(one.path + ".ids", s.ids, *expected);

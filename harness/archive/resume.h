@@ -49,8 +49,8 @@ class Resumption {
   std::filesystem::path output_folder() const;
   // meta.resumed with an entry for this resumption.
   nlohmann::json describe(int taken_over) const;
-  // Keeps the interrupted report under a new name, beside the one that replaces it; with --out,
-  // copies the files that its reasons name (tracebacks, hangs). Throws Error(kRuntime).
+  // Keeps the interrupted report under a new name, beside the one that replaces it. With
+  // --out, copies only the files that its reasons name (tracebacks, hangs). Throws Error(kRuntime).
   void keep_old(const std::filesystem::path& folder) const;
 
  private:

@@ -90,7 +90,7 @@ void compare_times(const EngineReport& base, const EngineReport& head, const Con
   }
   std::optional<RelativeRatio> relative;
   if (!control.unlike.empty()) {
-    row.relative.reason = "the control did not do the same work in both";
+    row.relative.reason = "the control did not do the same work in both reports";
   } else if (!control.name.empty()) {
     relative = {ratio_intervals(times_over(base.samples, *control.base),
                                 times_over(head.samples, *control.head), gate.confidence)};

@@ -65,9 +65,11 @@ void describe_fields(V& v, Tag<VersionRow>) {
   v.field("ratio", &R::ratio, "HEAD's time over BASE's, of geometric means of the process means");
   v.field("ci", &R::ci, "Welch's t interval on logarithms of the process means");
   v.field("control", &R::control, "engine that shows changes of the machine; empty: none");
-  v.field("relative", &R::relative, "as ratio, of times over the control's in the same process");
-  v.field("relative_ci", &R::relative_ci, "as ci, for relative");
-  v.field("verdict", &R::verdict, "PASS, REGRESSION, INCONCLUSIVE; HEAD's own where it failed");
+  v.field("relative", &R::relative,
+          "like ratio, after dividing each time by the control's in its process");
+  v.field("relative_ci", &R::relative_ci, "interval of relative, computed like ci");
+  v.field("verdict", &R::verdict,
+          "PASS, REGRESSION, INCONCLUSIVE, SKIPPED; HEAD's own if it failed");
   v.field("reason", &R::reason, "what led to the verdict");
 }
 

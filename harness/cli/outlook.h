@@ -30,7 +30,7 @@ class Outlook {
 
   // Predicts the memory of every case and, with `measure`, its time, from a few steps of each
   // engine; a model is not loaded if one of its cases does not fit into memory. `whole`: also time
-  // engines in files and short runs. Throws what the cases would throw, and Interrupted.
+  // engines in files and short runs, and set refusals. Throws like the cases, and Interrupted.
   void predict(std::vector<CaseJob> jobs, bool measure, bool whole);
   const std::vector<CaseOutlook>& cases() const { return cases_; }
   // Adds seconds that are spent outside the cases, such as drawing plots.
@@ -54,8 +54,8 @@ class Outlook {
   const double begin_;
   Forecaster forecaster_;
   std::vector<CaseOutlook> cases_;
-  double predicted_at_ = 0, besides_s_ = 0;  // begin_ to the prediction; outside the cases
-  int64_t most_ = 0;                         // most bytes in use at once
+  double predicted_at_ = 0, besides_s_ = 0;  // seconds since begin_; seconds spent outside cases
+  int64_t most_ = 0;                         // most bytes that the run used at once
   int64_t card_held_ = 0;                    // bytes of the card in use at the prediction
 };
 

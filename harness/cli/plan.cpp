@@ -105,7 +105,8 @@ void choose_candidates(const PlanSettings& settings, const MachineProbe& probe, 
                     [&](const CaseEngine& e) { return e.candidate && e.name == resolved; });
     if (again) {
       plan.warnings.push_back(
-          fmt::format("--engine: {} is {} for {} and runs once", name, resolved, job.model.name));
+          fmt::format("--engine: {} is {} (for {}), which was named before: it runs once", name,
+                      resolved, job.model.name));
       continue;
     }
     job.engines.push_back({.name = resolved, .asked = name, .candidate = true});

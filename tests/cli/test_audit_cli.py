@@ -22,7 +22,8 @@ class AuditTest(CliTest):
         self.assertIn("host-twin on cpu (tiny d=0 n=32, seed ", result.stdout)
         self.assertIn("PASS by tiles, told by ids and KV rows", result.stdout)
         self.assertIn("PASS by tiles, told by ids\n", result.stdout)
-        self.assertIn("layers, 2.757 MB: 12 tiles, 0 not read, 0 silent; at most 32 %", result.stdout)
+        self.assertIn("layers, 2.757 MB: 12 tiles, 0 not read, 0 more without effect (silent); at most 32 %",
+                      result.stdout)
 
     def test_a_library_that_skips_rows_of_the_head(self):
         library = f"{PLUGINS}/timing-cpu/part_of_the_head.so"

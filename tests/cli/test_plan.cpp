@@ -72,7 +72,8 @@ TEST_CASE("engines by name never change, and one that is named twice runs once")
       plan_of({"--engine", "megakernel,ring,plain", "--model", "synthetic"}, card());
   CHECK(candidates(both.jobs[0]) == Names{"ring", "plain"});
   CHECK(asked_names(both.jobs[0]) == Names{"eager", "megakernel", "plain"});
-  CHECK(any_holds(both.warnings, "ring is ring for synthetic and runs once"));
+  CHECK(any_holds(both.warnings,
+                  "ring is ring (for synthetic), which was named before: it runs once"));
   const RunPlan other = plan_of({"--engine", "megakernel,ring,plain", "--model", "tiny"}, card());
   CHECK(candidates(other.jobs[0]) == Names{"plain", "ring"});
 }

@@ -119,8 +119,8 @@ void print_audit(const CaseJob& job, uint64_t seed, const EngineAudit& audit) {
     fmt::print("  counters: {}\n", audit.counters);
   for (const PartAudit& part : audit.parts) {
     fmt::print(
-        "  {}, {:.3f} MB: {} tiles, {} not read, {} silent; at most {:.2g} % of the bytes are "
-        "not read, with {:g} % confidence\n",
+        "  {}, {:.3f} MB: {} tiles, {} not read, {} more without effect (silent); at most {:.2g} % "
+        "of the bytes are not read, with {:g} % confidence\n",
         part.part, static_cast<double>(part.bytes) / 1e6, part.tried, part.unread.size(),
         part.silent, 100 * part.unread_at_most, 100 * kAuditConfidence);
     for (size_t i = 0; i < std::min(kTilesShown, part.unread.size()); ++i)
@@ -153,8 +153,8 @@ AuditedCase audit_case(const CaseJob& job, const AuditSettings& settings, bool i
   // With --in-process, a profiler may already be counting this process.
   if (job.cuda() && !settings.tiles_only && !in_process) plan.count = counters_of(job, settings);
   const ModelWeights weights = hosts.load(job.model, job.depth);
-  parts_with(tile_parts(weights.config, {0}),
-             settings.tensors);  // called to refuse names that no tensor has
+  // Called to refuse names that no tensor has.
+  parts_with(tile_parts(weights.config, {0}), settings.tensors);
   ProgressDisplay progress(settings.quiet, settings.verbose);
   AuditedCase audited{job, {}};
   for (const CaseEngine& engine : job.engines) {
@@ -204,8 +204,8 @@ std::vector<Flag<AuditSettings>> audit_flags() {
       flag("seed S", "Random seed for tiles, changes and input ids [random, and printed].",
            &CaseSettings::seed, parse_seed),
       flag("tiles N=90",
-           "Tiles of weights to change in the layers, and as many in the head. 90 tiles miss an "
-           "engine that skips 5 % in 1 of 100 runs.",
+           "Tiles of weights to change in the layers, and as many in the head. If an engine skips "
+           "5 % of either, 90 tiles miss it in one audit of 100.",
            &A::tiles, at_least(1)),
       flag("tensors LIST", "Draw tiles only from tensors whose name contains one of these texts.",
            &A::tensors, parse_word_list),

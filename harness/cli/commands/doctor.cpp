@@ -44,7 +44,7 @@ std::vector<Flag<DoctorSettings>> doctor_flags() {
 
 constexpr char kModel[] = "synthetic";  // the default model on a GPU
 
-// GPU memory that the default run takes, in bytes; 0 if the host that computes it cannot start.
+// GPU memory that the default run takes, in bytes; 0 if the host that computes it fails.
 int64_t device_bytes(const DoctorInputs& inputs, Hosts& hosts) {
   CaseJob job;
   job.gpu = inputs.gpu;

@@ -57,7 +57,8 @@ void list_models() {
     if (!row.help.empty()) {
       fmt::print("  {:<12} {}\n", row.name, row.help);
     } else if (!row.lagset.empty()) {
-      fmt::print("    {:<16} from {} KV rows on\n", row.name, synthetic_min_depth(row.lagset));
+      fmt::print("    {:<16} for depths of at least {} KV rows\n", row.name,
+                 synthetic_min_depth(row.lagset));
     }
   }
   fmt::print(
@@ -119,7 +120,7 @@ int list_command(const CardSettings& settings, const Invocation& invocation) {
 
 CommandRow list_row() {
   return command_row<CardSettings>(
-      "list", "engines, models, devices; known errors; where mkbench lies",
+      "list", "engines, models, devices; known errors; mkbench's folder",
       "[engines|models|devices|errors|root]", {}, require_list_arguments, list_command);
 }
 

@@ -205,7 +205,8 @@ void need_ncu_for_launches(const ProfileSettings& settings) {
   if (settings.tool == ProfileTool::kNcu) return;
   for (const char* flag : {"kernel", "launch"}) {
     if (was_given(settings, flag))
-      bad_usage(fmt::format("profile: --{}: it chooses the launch that --tool ncu replays", flag));
+      bad_usage(fmt::format(
+          "profile: --{}: it chooses the launch to replay, which only --tool ncu does", flag));
   }
 }
 
@@ -236,8 +237,8 @@ std::string profile_stem(const CaseJob& job, const CaseEngine& engine, const fs:
       name.begin(), name.end(),
       [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '.'; }, '-');
   std::string stem = (folder / name).string();
-  for (int i = 2; fs::exists(stem + ending);
-       ++i)  // taken by an engine file of the same name from another folder
+  // An engine file of the same name from another folder may have taken the stem.
+  for (int i = 2; fs::exists(stem + ending); ++i)
     stem = fmt::format("{}-{}", (folder / name).string(), i);
   return stem;
 }
@@ -295,11 +296,11 @@ void require_profile_arguments(ProfileSettings& settings) {
   settings.blocks = settings.blocks.value_or(1);
   if (!settings.tool) bad_usage("profile: wanted --tool nsys, --tool ncu or --timeline");
   if (settings.in_process) {
-    bad_usage("profile: --in-process: the tool runs around the process of one engine");
+    bad_usage("profile: --in-process: the tool runs one engine in a process of its own");
   }
   if (*settings.tool == ProfileTool::kNcu && *settings.blocks > 1) {
-    bad_usage(
-        fmt::format("profile: --blocks {}: ncu replays the launch of one block", *settings.blocks));
+    bad_usage(fmt::format("profile: --blocks {}: ncu replays the launch of one block only",
+                          *settings.blocks));
   }
 }
 

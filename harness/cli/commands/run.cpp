@@ -425,7 +425,7 @@ CommandRow run_row() {
 }
 
 CommandRow parity_row() {
-  return command_row<RunSettings>("parity", "every check of parity, and no clock", "",
+  return command_row<RunSettings>("parity", "make every check of parity, and time nothing", "",
                                   parity_command_flags(), require_parity_arguments, run_command);
 }
 

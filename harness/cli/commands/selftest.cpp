@@ -220,8 +220,8 @@ std::vector<Flag<SelftestSettings>> selftest_flags() {
            &S::libraries),
       hidden(flag("rows LIST", "Run only these faults, by id [all].", &S::rows, parse_word_list)),
       flag("model LIST",
-           "With --faults: synthetic:SHAPE. Plants only faults that depend on a shape, in its four "
-           "layers [all faults].",
+           "With --faults: synthetic:SHAPE. Plants only the faults that depend on the shape, in "
+           "four layers of it [all faults].",
            &S::models, parse_word_list),
   };
 }

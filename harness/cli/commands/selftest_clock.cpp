@@ -36,7 +36,7 @@ constexpr int kLiveOnCpu = 5, kLiveOnCuda = 3, kLiveBlocks = 8;
 
 // Blocks of some milliseconds, more of them than on a card: a busy CPU's times scatter far more.
 constexpr RecordPlan kOnCpu = {.tokens = 32, .blocks = 24, .warmup = 4, .seed = kSeed};
-// On a GPU a process takes about a second to open and a turn 30 ms, most of it to flush L2.
+// On a GPU a process takes about a second to open, and a turn takes 30 ms, mostly to flush L2.
 constexpr RecordPlan kOnCuda = {.tokens = 128, .blocks = 12, .warmup = 4, .seed = kSeed};
 // One of this many rounds includes the larger slow-downs, which are easier to see than slow_1.
 constexpr size_t kEveryOnCpu = 1, kEveryOnCuda = 3;
@@ -240,7 +240,7 @@ class ClockLane {
       accepted_ = accepted_ && slow.share < kMostUnseen;
     }
     if (!missed.empty() && !is_owed(slow)) {
-      row.open = fmt::format("{}; the half-width is {}: the row must pass only up to {}", missed,
+      row.open = fmt::format("{}; the half-width is {}, and the row need not pass above {}", missed,
                              percent(half_width_for(slow)), percent(most_half_width(slow)));
     } else {
       row.problem = missed;
@@ -292,7 +292,8 @@ class ClockLane {
     }
     const int most = most_by_chance(live_, 1 - kConfidence);
     if (live_problem_.empty() && std::max(live_excluding_one_, live_wrong_) > most)
-      live_problem_ = fmt::format("alpha {:g} allows at most {} such runs", 1 - kConfidence, most);
+      live_problem_ =
+          fmt::format("alpha {:g} allows at most {} runs of either kind", 1 - kConfidence, most);
     accepted_ = accepted_ && live_problem_.empty();
     print({.id = kCopiesRow,
            .what = "two copies, end to end",

@@ -277,7 +277,7 @@ void require_soak_arguments(SoakSettings& settings) {
   one("engine", settings.engines.size());
   one("model", settings.models.size());
   if (!settings.resume.empty() && !settings.out.empty())
-    bad_usage("--out: a soak that goes on writes into its own folder");
+    bad_usage("--out: a soak continued by --resume writes into its own folder");
   if (!settings.resume.empty() && settings.step)
     bad_usage("--step: one step is repeated by itself, without --resume");
   settings.n_gen = {1};
