@@ -238,9 +238,9 @@ int planted_units(const Design& d, const LayerPlan& plan) {
   return plan.lag ? 3 * d.width : plan.shift ? d.width : 0;
 }
 
-// Units come in sets of one unit for each channel of a slot. In a planted layer the first two sets
-// are the edges of the sign switch, the third clears slot B; in the last layer the one set shifts
-// slot A. Gates of clearing and shifting units read the constant channel and are 4 for every token.
+// Planted units come in sets, a unit for each channel of slot A or B (kCode). A planted layer has
+// three: two for the edges of the sign switch (kSwitch) and one that clears slot B. The last layer
+// has one, which shifts slot A. Clearing and shifting units gate by the constant channel: always 4.
 void fill_gate(const Design& d, const LayerPlan& plan, int r, Row& row) {
   const bool planted = r < planted_units(d, plan);
   row.noise(0, row.cols, planted ? d.projection_noise * kSignNoise : d.projection_noise);

@@ -89,8 +89,8 @@ class Gate {
   std::optional<SweepTruth> live_sweep_;  // made for the first engine that needs it in its sweep
 };
 
-// parity_positions() before the weights are loaded. A reference that cannot be read is ignored
-// here; find_case_references() refuses it later.
+// What parity_positions() will be, before the weights are loaded. 0 if any reference cannot be read;
+// find_case_references() reports it later.
 int planned_parity_positions(const CaseJob& job, const CaseServices& services,
                              const ModelShape& shape);
 

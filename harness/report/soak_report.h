@@ -46,7 +46,7 @@ struct SoakFailure {
   int64_t step = 0;
   std::string check;
   Verdict verdict = Verdict::kPass;
-  std::string reason;     // "launch 3, after a restore: step 2: id 5 against 9"
+  std::string reason;     // "launch 3 of 5, after a restore: step 2: .."
   double seconds = 0;     // soaking time until the failure
   std::string command{};  // repeats the step
   static void fields(auto& v) {

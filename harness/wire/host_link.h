@@ -28,13 +28,13 @@ class HostLink {
   // Called for every failure that call() throws with a traceback.
   std::function<void(const Failed&)> on_traceback = [](const Failed&) {};
 
-  // Called for every call that stood still, before its host is killed.
+  // Called for every call that stood still, before its host is killed if it is.
   OnHang on_hang = [](const HangReport&) {};
 
-  // Makes a call and returns its answer. Failed is thrown as Error of its kind; StageTold goes to
-  // `on_stage`. Throws Error(kHang) or Error(kTimeout) if the call reaches its limit, kRuntime or
-  // kEnvUnfit if the host dies, and Interrupted after Ctrl-C. After kHang, kTimeout or the host's
-  // death the link is dead.
+  // Makes a call and returns its answer. Failed is thrown as Error of its kind (with kHang, too, the
+  // host lives on); StageTold goes to `on_stage`. Throws Error(kHang) or Error(kTimeout) if the call
+  // reaches its limit, kRuntime or kEnvUnfit if the host dies, and Interrupted after Ctrl-C; in
+  // these cases the link is then dead.
   virtual FromHost call(const ToHost& call, const CallLimit& limit,
                         const std::function<void(const std::string&)>& on_stage = {}) = 0;
   virtual Arena& arena() = 0;

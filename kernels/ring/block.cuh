@@ -114,7 +114,7 @@ struct Shared {
 // A block's dynamic shared memory: the ring, then Shared.
 template <typename L>
 MKBENCH_HD constexpr int shared_bytes(int compute_major) {
-  static_assert(sizeof(Shared<L>) <= L::kStagingBytes, "the ring leaves kStagingBytes for it");
+  static_assert(sizeof(Shared<L>) <= L::kStagingBytes, "Shared must fit beside the ring");
   return ring_slots<L>(compute_major) * kSlotBytes + static_cast<int>(sizeof(Shared<L>));
 }
 
