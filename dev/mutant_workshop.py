@@ -163,7 +163,10 @@ class Workshop:
         and its hosts lie in the copy, as if installed, and so start its scripts: the room's tests named after it follow."""
         script = pathlib.PurePosixPath(file)
         try:
-            compile(text, file, "exec") if script.suffix == ".py" else run(["bash", "-n", "-c", text], ROOT)
+            if script.suffix == ".py":
+                compile(text, file, "exec")
+            else:
+                run(["bash", "-n", "-c", text], ROOT)
         except (SyntaxError, Trouble):
             return None
         tree = place / "tree"
@@ -249,7 +252,7 @@ def needs(scripts: set[str], text: str, starts: str = "") -> bool:
 def users_of(script: str) -> set[str]:
     """The script, and all of scripts/ and dev/ that import or source it, directly or not."""
     texts = {path.name: path.read_text(encoding="utf-8") for folder in ("scripts", "dev")
-             for path in (ROOT / folder).glob("*.*")}
+             for path in (ROOT / folder).glob("*.*") if path.suffix in (".py", ".sh")}
     found, more = set(), {script}
     while more:
         found |= more

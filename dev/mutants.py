@@ -39,8 +39,10 @@ from tracked_files import ROOT, tracked_files
 
 TABLES, EQUIVALENT = pathlib.Path("tests", "mutants"), "equivalent.toml"
 RULES = {".cpp": "cpp.rules", ".py": "python.rules", ".sh": "shell.rules"}
-# Where the mutants lie. Without a card no test runs the device's half of kernels, harness/device, host and micro.
-FOLDERS = re.compile(r"(harness/(?!micro/|device/|host/cuda_program_tune)|references/|kernels/host_twin/|scripts/)")
+# Where the mutants lie. Without a card no test runs the device's half of kernels, harness/device, host and micro. A test
+# runs setup.sh --plan with the machine's own programs: its mutants could install packages.
+FOLDERS = re.compile(r"(harness/(?!micro/|device/|host/cuda_program_tune)|references/|kernels/host_twin/|"
+                     r"scripts/(?!setup\.sh|packages\.sh))")
 WANTED, WANTED_OF_A_ROOM, LARGE_ROOM = 0.90, 0.85, 10
 
 

@@ -51,7 +51,8 @@ def print_matrix(file: str, plan: fleet_plan.Plan) -> None:
     cells = fleet_plan.cells_of(dataclasses.replace(plan, cards=dataclasses.replace(plan.cards, each=False)), 1)
     if len(cells) > fleet_plan.MOST_MATRIX_JOBS:
         raise fleet_plan.BadPlan(f"{file}: found {len(cells)} cells, wanted at most {fleet_plan.MOST_MATRIX_JOBS}, "
-                                 "GitHub's limit of a matrix: join entries of an axis into a list that shares a job")
+                                 "as many jobs as a matrix of GitHub may have; entries of an axis that are written as one "
+                                 "list, [[a, b]], share a job")
     print(json.dumps({"include": [
         {"cell": cell.id, "arguments": fleet_plan.arguments_of(plan, cell, f"cells/{cell.id}/try-1/report")}
         for cell in cells]}))

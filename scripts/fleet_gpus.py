@@ -2,7 +2,6 @@
 
 import dataclasses
 import os
-import re
 import socket
 import subprocess
 
@@ -30,8 +29,7 @@ def stand_in(number: str) -> Card:
 
 
 def rows_of(*arguments: str) -> list:
-    """The rows of a query of nvidia-smi in CSV, as lists of texts; in place of them, why there are none. Folders of
-    programs are cut off."""
+    """The rows of a query of nvidia-smi in CSV, as lists of texts; in place of them, why there are none."""
     try:
         text = subprocess.run(["nvidia-smi", *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                               timeout=SMI_LIMIT_S, check=False).stdout
@@ -39,7 +37,6 @@ def rows_of(*arguments: str) -> list:
         text = "nvidia-smi: not on PATH"
     except (OSError, subprocess.TimeoutExpired) as error:
         text = f"nvidia-smi: {error}"
-    text = re.sub(r"(?<!\S)/\S*/(\S+)", r"\1", text)
     return [[cell.strip() for cell in line.split(", ")] for line in text.splitlines()]
 
 

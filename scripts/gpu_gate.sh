@@ -52,7 +52,7 @@ unset MKBENCH_PRESET MKBENCH_CUDA_ARCHITECTURES MKBENCH_USE_PYPI_CUDA MKBENCH_JO
 environment() {
   echo "commit $(git -c safe.directory='*' -C "$2" describe --always --abbrev=40 --dirty=+ --exclude='*' 2> /dev/null ||
     echo "${GITHUB_SHA:-unknown} (no git here)")"
-  "$1" "$2/scripts/source_hash.py"
+  "$1" "$2/scripts/source_hash.py" || return
   "$mkbench" doctor || echo "exit code $?"
 }
 export -f environment

@@ -9,7 +9,7 @@ failed=0
 note() { printf '%s\n' "$*" | tee -a "$log"; }
 
 # Logs are committed: they name no folder of this machine.
-nameless() { sed "s#$out#.#g; s#$root#.#g; s#/[^ ]*/bin/python3#python3#g"; }
+nameless() { sed "s#$out#.#g; s#$root#.#g; s#/[^ ]*/bin/\(python[0-9.]*\)#\1#g"; }
 
 # The card and its state, one line.
 note_card() {

@@ -152,19 +152,16 @@ def command_of(folder, start):
 
 
 def device_of(asked):
-    """"cuda" or "cpu", which it prints as the first line; auto says why it takes the CPU. Ends the script with 6, the exit
-    code ENV_UNFIT of mkbench, where cuda was asked for and cannot be used."""
-    problem = ""
-    if asked != "cpu":
-        try:
-            hf.use_device("cuda")
-        except (hf.BadInput, RuntimeError) as error:
-            problem = " ".join(str(error).split())
-    if problem and asked == "cuda":
-        print(problem, file=sys.stderr)
-        raise SystemExit(6)
-    device = "cpu" if problem or asked == "cpu" else "cuda"
-    print(f"Using device: {device}" + (f" ({problem})" if problem else ""), flush=True)
+    """"cuda" or "cpu", which it prints as the first line; auto takes the CPU where torch sees no GPU. Ends the script with 6,
+    the exit code ENV_UNFIT of mkbench, if the device cannot be used."""
+    device = "cuda" if asked == "cuda" or asked == "auto" and torch.cuda.is_available() else "cpu"
+    try:
+        hf.use_device(device)
+    except (hf.BadInput, RuntimeError) as error:
+        print(" ".join(str(error).split()), file=sys.stderr)
+        raise SystemExit(6) from None
+    why = " (--device auto: torch sees no GPU)" if (asked, device) == ("auto", "cpu") else ""
+    print(f"Using device: {device}{why}", flush=True)
     return device
 
 

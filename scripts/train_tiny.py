@@ -125,12 +125,11 @@ def judge(config, state, text):
     return d, min(m / (d + hf.bf16_step(z)) for m, z in margins), off_text
 
 
-def training(config, text, seed, device="cpu"):
-    """Yields (step, loss, model) after each step of an endless training; the loss is a tensor on the device. First weights
-    and batches are drawn on the CPU, so that a seed gives the same ones on every device."""
+def training(config, text, seed):
+    """Yields (step, loss, model) after each step of an endless training; the loss is a tensor."""
     generator = torch.Generator().manual_seed(seed)
     state = initial_state(config, generator)
-    model = hf.build(config, state, torch.float32, device, attention="sdpa").requires_grad_(True).train()
+    model = hf.build(config, state, torch.float32, attention="sdpa").requires_grad_(True).train()
     if config["tie_word_embeddings"]:
         model.lm_head.weight = model.model.embed_tokens.weight
     optimiser = torch.optim.AdamW(model.parameters(), lr=PEAK_RATE, betas=(0.9, 0.98), weight_decay=0.01)
@@ -139,7 +138,7 @@ def training(config, text, seed, device="cpu"):
         rate = min(step / 40, max(0.1, 0.5 * (1 + np.cos(np.pi * min(step, 600) / 600))))
         for group in optimiser.param_groups:
             group["lr"] = PEAK_RATE * rate
-        ids = batch_of(text, generator).to(device)
+        ids = batch_of(text, generator)
         logits = model(input_ids=ids[:, :-1], use_cache=False).logits
         loss = torch.nn.functional.cross_entropy(
             logits.reshape(-1, VOCAB), ids[:, 1:].reshape(-1), label_smoothing=SMOOTHING

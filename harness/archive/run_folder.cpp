@@ -33,7 +33,7 @@ std::string utc_now(const char* format) {
   return text;
 }
 
-fs::path make_output_folder(const std::string& asked, const std::string& asked_by) {
+fs::path make_output_folder(const std::string& asked) {
   std::error_code error;
   fs::path folder = asked;
   if (asked.empty()) {
@@ -41,16 +41,15 @@ fs::path make_output_folder(const std::string& asked, const std::string& asked_b
     folder = name;
     for (int i = 2; fs::exists(folder); ++i) folder = fmt::format("{}-{}", name, i);
   } else if (fs::exists(folder) && !(fs::is_directory(folder) && fs::is_empty(folder, error))) {
-    throw Error(
-        ErrorKind::kBadInput,
-        fmt::format(
-            "{} {}: is there already and not an empty folder; reports are never overwritten",
-            asked_by, asked));
+    throw Error(ErrorKind::kBadInput,
+                fmt::format("--out {}: is there already and not an empty folder; reports are never "
+                            "overwritten",
+                            asked));
   }
   fs::create_directories(folder, error);
   if (error) {
     throw Error(ErrorKind::kBadInput,
-                fmt::format("{} {}: {}", asked_by, folder.string(), error.message()));
+                fmt::format("--out {}: {}", folder.string(), error.message()));
   }
   return folder;
 }

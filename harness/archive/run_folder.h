@@ -15,9 +15,8 @@ namespace mkbench {
 std::string utc_now(const char* format);
 
 // Makes the report's folder before anything is measured, so that the results have a place. Throws
-// Error(kBadInput) if the folder is not empty; the message begins with `asked_by`.
-std::filesystem::path make_output_folder(const std::string& asked,
-                                         const std::string& asked_by = "--out");
+// Error(kBadInput) if the folder is not empty.
+std::filesystem::path make_output_folder(const std::string& asked);
 
 // Writes each traceback that belongs to a reason of the case's engines to a new file in `folder`
 // (traceback-decoder.txt for decoder.py), and adds the file's name to that reason.

@@ -21,8 +21,9 @@ constexpr int kManySamples = 10;
 void fill_ceiling(CaseReport& c, double confidence) {
   CeilingReport& ceiling = c.ceiling;
   ceiling.ms_per_tok.reset();
-  const auto without_time = std::find_if(ceiling.samples.begin(), ceiling.samples.end(),
-                                         [](const Sample& s) { return !(s.ms_per_token() > 0); });
+  const auto without_time =
+      std::find_if(ceiling.samples.begin(), ceiling.samples.end(),
+                   [](const Sample& s) { return s.valid && !(s.ms_per_token() > 0); });
   if (ceiling.samples.empty()) {
     if (ceiling.reason.empty()) ceiling.reason = "no samples of the ceiling were taken";
     ceiling.gb_per_s = {std::nullopt, ceiling.reason};

@@ -76,7 +76,7 @@ struct Served {
   template <typename Answer>
   Answer ask(const ToHost& call) {
     const FromHost answer = server.answer(call);
-    if (const auto* failed = std::get_if<Failed>(&answer)) INFO(failed->message);
+    if (const auto* failed = std::get_if<Failed>(&answer)) UNSCOPED_INFO(failed->message);
     REQUIRE(std::holds_alternative<Answer>(answer));
     return std::get<Answer>(answer);
   }

@@ -208,6 +208,19 @@ case "$*" in *uuid,name*) echo "{cards}" ;; *ecc*) echo "51, 200.5, 1980, 2619, 
 
 
 class Dies(FleetCliTest):
+    def test_a_killed_worker(self):
+        flag = self.folder / "once"
+        process = self.start(self.write("[cards]\nstand_ins = 2\n"), "--out", self.out, slow_once=str(flag))
+        # The other worker is through with what it may take.
+        self.until(lambda: flag.exists() and self.counts()["done"] == 4 and len(self.running()) == 1)
+        worker, program = self.worker_of(self.running()[0])
+        os.kill(worker, signal.SIGKILL)
+        # mkbench leaves the card with its worker.
+        self.until(lambda: program not in self.processes_of(str(PROGRAM)))
+        _, said = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 0, said)
+        self.check_whole(8, ("done", "lost"))
+
     def test_a_killed_submitter(self):
         process = self.start(self.write("[cards]\nstand_ins = 2\n"), "--out", self.out, seconds=3)
         self.until(lambda: len(self.running()) == 2)

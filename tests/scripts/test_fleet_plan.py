@@ -135,7 +135,9 @@ class Edges(FleetTest):
                             fleet_plan.plan_of("p", base | wrap(field.name, bad))
         plan = fleet_plan.plan_of("p", base)
         text = (ROOT / "docs/fleet.md").read_text()
-        for names, told in re.findall(r"^\| (`[\w.`, ]+) \| ([`\d][^|]*|true) \|", text, re.MULTILINE):
+        lines = re.findall(r"^\| (`[\w.`, ]+) \| ([`\d][^|]*|true) \|", text, re.MULTILINE)
+        self.assertGreater(len(lines), 4)
+        for names, told in lines:
             for name, told in zip(re.findall(r"[\w.]+", names), told.replace("`", "").split(", ")):
                 at = functools.reduce(getattr, name.split("."), plan)
                 shown = [one[0] if isinstance(one, tuple) else one for one in at] if isinstance(at, tuple) else at
@@ -226,8 +228,13 @@ class Checks(FleetTest):
                 self.assertEqual([card.id for card in cards], [uuids[n] for n in wanted])
                 self.assertEqual((why, {card.kind for card in cards}) if wanted else why,
                                  ("", {kind}) if wanted else f"CUDA_VISIBLE_DEVICES={visible} leaves none of 3 cards")
-        with mock.patch.object(fleet_gpus, "rows_of", lambda *_: []):
-            self.assertEqual(fleet_gpus.all_cards(), ([], "nvidia-smi shows no card: it printed nothing"))
+        for asked, said in ((mock.Mock(return_value=mock.Mock(stdout="")), "it printed nothing"),
+                            (FileNotFoundError, "nvidia-smi: not on PATH"), (OSError("x"), "nvidia-smi: x"),
+                            (subprocess.TimeoutExpired("nvidia-smi", 60), "nvidia-smi: .*timed out after 60 seconds")):
+            with self.subTest(said), mock.patch.object(subprocess, "run", mock.Mock(side_effect=asked)):
+                found, why = fleet_gpus.all_cards()
+                self.assertEqual(found, [])
+                self.assertRegex(why, f"^nvidia-smi shows no card: {said}$")
         cards = [fleet_gpus.Card(uuid, kind) for uuid in uuids]
         with mock.patch.object(fleet_gpus, "visible_cards", lambda: (cards, "")):
             for table, wanted in (({}, [0, 1, 2]), ({"count": 3}, [0, 1, 2]), ({"count": 2}, [0, 1]),

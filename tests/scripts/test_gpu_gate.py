@@ -19,7 +19,7 @@ echo "ran: $* with device $MKBENCH_DEVICE from ${PWD##*/}" >> "$RAN"
 command="$1"
 case "$1" in parity | selftest | doctor | compare) ;; *) command=bench ;; esac
 case "$command" in
-  doctor) echo "ok  Python  /some/where/bin/python3.12" ;;
+  doctor) echo "ok  Python  /some/where/bin/python" ;;
   compare) mkdir -p against-base; echo "the gate" > against-base/gate.md ;;
   parity | bench) mkdir -p "$command"; echo "report of $command" > "$command/report.md" ;;
   selftest) echo "a row"; echo "faults seen 1 of 1" ;;
@@ -73,7 +73,7 @@ class GpuGate(unittest.TestCase):
         self.assertIn("commit 0123abcd (no git here)\n", log)
         self.assertRegex(log, r"(?m)^speed [0-9a-f]{64}$")
         self.assertIn("set up mkbench for cuda", log)
-        self.assertIn("\nok  Python  python3.12\n", log)
+        self.assertIn("\nok  Python  python\n", log)
         self.assertEqual(re.findall(r"(?m)^== (.*?): passed after \d+ s$", log),
                          ["set-up and build", "machine and sources", "parity gate", "fault corpus", "benchmark"])
         self.assertTrue(log.endswith("GPU GATE PASSED\n"))
@@ -109,6 +109,10 @@ class GpuGate(unittest.TestCase):
         log = self.log()
         for text in ("parity gate: FAILED (3)", "fault corpus: FAILED (1)", "benchmark: FAILED (8)", "GPU GATE FAILED (3)\n"):
             self.assertIn(text, log)
+
+    def test_evidence_without_the_hash_of_its_sources_is_none(self):
+        self.assertEqual(self.gate(str(self.out), PYTHON="/no/python").returncode, 127)
+        self.assertIn("machine and sources: FAILED (127)", self.log())
 
     def test_a_build_that_fails_is_the_end(self):
         done = self.gate(str(self.out), FAIL="setup=1")

@@ -8,7 +8,7 @@ import shutil
 import sqlite3
 import unittest
 
-from support.cli_support import ROOT, CliTest
+from support.cli_support import CliTest
 
 import history
 import plot_history

@@ -62,14 +62,14 @@ class NoCard(unittest.TestCase):
         import make_checkpoint
 
         using, no_card = "Using device: ", "--device cuda: no card"
-        for asked, problem, wanted in (("cpu", no_card, ("cpu", f"{using}cpu\n", "")),
-                                       ("auto", "", ("cuda", f"{using}cuda\n", "")),
-                                       ("auto", no_card, ("cpu", f"{using}cpu ({no_card})\n", "")),
-                                       ("cuda", "", ("cuda", f"{using}cuda\n", "")),
-                                       ("cuda", no_card, (6, "", f"{no_card}\n"))):
+        for asked, seen, problem, wanted in (
+                ("cpu", True, "", ("cpu", f"{using}cpu\n", "")), ("auto", True, "", ("cuda", f"{using}cuda\n", "")),
+                ("auto", False, "", ("cpu", f"{using}cpu (--device auto: torch sees no GPU)\n", "")),
+                ("auto", True, no_card, (6, "", f"{no_card}\n")), ("cuda", False, no_card, (6, "", f"{no_card}\n"))):
             for error in (make_checkpoint.hf.BadInput, RuntimeError):
                 use = mock.Mock(side_effect=error(problem.replace(" ", "\n")) if problem else None)
                 with self.subTest(asked, problem=problem), mock.patch.object(make_checkpoint.hf, "use_device", use), \
+                        mock.patch.object(make_checkpoint.torch.cuda, "is_available", lambda: seen), \
                         contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
                     try:
                         found = make_checkpoint.device_of(asked)

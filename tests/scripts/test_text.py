@@ -8,7 +8,7 @@ import sys
 import unittest
 
 from support import cli_support
-from support.cli_support import DATA, ROOT, CliTest
+from support.cli_support import DATA, CliTest
 
 import token_texts
 
