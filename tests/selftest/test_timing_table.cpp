@@ -49,7 +49,7 @@ TEST_CASE("another verdict, another reason and times that do not fit are surpris
   CHECK(holds(surprise(either, passed()), "wanted INTEGRITY 'state' or FAIL_TOKEN 'late id'"));
   TimingOutcome outcome = passed();
   outcome.fastest_ms = 0;
-  CHECK(holds(surprise({"x", {{Verdict::kPass, ""}}}, outcome), "has none"));
+  CHECK(holds(surprise({"x", {{Verdict::kPass, ""}}}, outcome), "times: none"));
   outcome = failed();
   outcome.fastest_ms = 1;
   CHECK(holds(surprise({"x", {{Verdict::kFailToken, "late id"}}}, outcome), "wanted none"));
