@@ -1,13 +1,12 @@
 // --resume and --save-baseline: what may differ from the interrupted run, and which ends of a run are kept.
 #include <algorithm>
-#include <fstream>
 #include <functional>
-#include <sstream>
 #include <vector>
 
 #include "harness/archive/baselines.h"
 #include "harness/archive/collector.h"
 #include "harness/archive/resume.h"
+#include "references/base/json_strict.h"
 #include "tests/support/catch2.h"
 #include "tests/support/command_line.h"
 #include "tests/support/micro_model.h"
@@ -32,11 +31,7 @@ CaseJob job_of(int depth, const std::string& model = "synthetic") {
   return job;
 }
 
-std::string text_of(const fs::path& file) {
-  std::stringstream text;
-  text << std::ifstream(file, std::ios::binary).rdbuf();
-  return text.str();
-}
+std::string text_of(const fs::path& file) { return read_small_file(file, 1 << 24); }
 
 // The folder of a run that was interrupted before its second case.
 struct InterruptedRun {

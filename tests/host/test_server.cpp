@@ -92,7 +92,7 @@ struct Served {
   }
   Ids decode(const DecodeCall& call) {
     const auto count = static_cast<size_t>(ask<Decoded>(call).ids);
-    const DecodeArena layout(call.n, call.logits, 384);
+    const DecodeArena layout(call.n, call.logits, kTiny.vocab);
     Ids ids(count);
     std::memcpy(ids.data(), arena.at_least(layout.bytes) + layout.ids, 4 * count);
     return ids;

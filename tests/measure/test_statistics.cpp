@@ -115,6 +115,25 @@ TEST_CASE(
   CHECK((bca_interval(same, 0.95, 7)->low == 2 && bca_interval(same, 0.95, 7)->high == 2));
 }
 
+TEST_CASE("intervals cover the truth about as often as they say") {
+  std::mt19937_64 random(20);
+  int t_hits = 0, bca_hits = 0;
+  const int trials = 400;
+  for (int i = 0; i < trials; ++i) {
+    std::vector<double> values(12);
+    for (double& v : values) v = 5 + bell(random);
+    const auto t = summarize(values, 0.9).ci;
+    const auto bca = bca_interval(values, 0.9, 3, 500);
+    REQUIRE((t && bca));
+    t_hits += t->low <= 5 && 5 <= t->high;
+    bca_hits += bca->low <= 5 && 5 <= bca->high;
+  }
+  // 0.9 within four standard errors (0.06); with 12 values the bootstrap interval is a little
+  // short.
+  CHECK(std::abs(t_hits / double{trials} - 0.9) < 0.06);
+  CHECK(std::abs(bca_hits / double{trials} - 0.88) < 0.08);
+}
+
 TEST_CASE("percentiles are withheld where too few values support them") {
   std::vector<double> values(99);
   for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<double>(i);

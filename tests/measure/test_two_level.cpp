@@ -72,6 +72,44 @@ TEST_CASE("the interval of five processes covers at its level, that of their blo
         }) > 0.93);
 }
 
+TEST_CASE("the ratio of two engines covers over processes, and its level is that asked for") {
+  const World slow{.mean = 2, .process_sd = 0.006, .block_sd = 0.002};
+  const World fast{.mean = 1, .process_sd = 0.003, .block_sd = 0.001};
+  for (const double confidence : {0.8, 0.95}) {
+    const double covered = share_of_runs([&](auto& random) {
+      const ByProcess base = slow.run(random, 5, 4), own = fast.run(random, 5, 4);
+      std::vector<PairedBlocks> pairs;
+      for (size_t p = 0; p < base.size(); ++p) pairs.push_back({base[p], own[p]});
+      return holds(paired_speedup(pairs, confidence, 1).ci, 2);
+    });
+    CHECK(covered > confidence - 0.02);
+    CHECK(covered < confidence + 0.02);
+  }
+}
+
+TEST_CASE("blocks of one process that follow one another widen its interval") {
+  const World world{.block_sd = 0.01, .phi = 0.6};
+  const auto covered = [&](int blocks, bool inflated) {
+    return share_of_runs([&](auto& random) {
+      const ByProcess run = world.run(random, 1, blocks);
+      return holds((inflated ? summarize_processes(run, 0.95) : summarize(run[0], 0.95)).ci, 1);
+    });
+  };
+  CHECK(covered(40, false) < 0.75);
+  // Without the correction of the bias 0.85 and 0.90, with as many degrees of freedom as blocks 0.87
+  // and 0.91.
+  CHECK(covered(20, true) > 0.89);
+  CHECK(covered(40, true) > 0.92);
+
+  // Independent blocks keep theirs, save where chance correlates them.
+  const World free{.block_sd = 0.01};
+  std::mt19937_64 random(5);
+  int widened = 0;
+  for (int i = 0; i < 500; ++i)
+    widened += summarize_processes(free.run(random, 1, 40), 0.95).inflation > 1;
+  CHECK(widened < 75);
+}
+
 TEST_CASE("lag-1 and the factor of the variance, worked out by hand") {
   // Deviations -3 -1 1 3 about 4: neighbours' products 3 - 1 + 3 over squares 20 are 0.25, and the
   // bias of four values is (1 + 3 x 0.25) / 4.
@@ -119,6 +157,22 @@ TEST_CASE("the interval of correlated blocks has the degrees of freedom of as ma
         Approx(t_quantile(0.95, 13) * std::sqrt(36.0 / 35 / 36 * t.inflation)));
 }
 
+TEST_CASE("a trend is told from noise") {
+  std::mt19937_64 random(3);
+  const World world{.block_sd = 0.001};
+  int found = 0, noticed = 0;
+  for (int i = 0; i < 400; ++i) {
+    ByProcess flat = world.run(random, 2, 10);
+    found += *drift_of(flat).slope_p < 0.05;
+    for (auto& values : flat) {
+      for (size_t b = 0; b < values.size(); ++b) values[b] += 0.0005 * static_cast<double>(b);
+    }
+    noticed += *drift_of(flat).slope_p < 0.05;
+  }
+  CHECK((found >= 8 && found <= 34));  // 20 are expected
+  CHECK(noticed > 390);
+}
+
 TEST_CASE("the order of processes changes nothing, and a summary tells their drift and outliers") {
   ByProcess some = {{1, 2, 4, 3}, {2, 3, 5, 60}, {3, 4, 6, 5}};
   const Summary one = summarize_processes(some, 0.95);
@@ -155,6 +209,22 @@ TEST_CASE("a process counts once, however many blocks it has") {
   CHECK_FALSE(summarize_processes({{1.0}}, 0.95).ci);
   CHECK_FALSE(summarize_processes({{1.0, 1.1}}, 0.95).process_rel_sd);
   CHECK(summarize_processes({}, 0.95).count == 0);
+}
+
+TEST_CASE("the ratio of two runs covers whatever their scatter and their processes") {
+  const World few{.mean = 1, .process_sd = 0.008, .block_sd = 0.002};
+  const World many{.mean = 1.02, .process_sd = 0.002, .block_sd = 0.002};
+  for (const auto& [first, second] : {std::pair(5, 5), std::pair(3, 12), std::pair(12, 3)}) {
+    for (const double confidence : {0.8, 0.95}) {
+      const double covered = share_of_runs([&, first = first, second = second](auto& random) {
+        return holds(
+            unpaired_ratio(few.run(random, first, 4), many.run(random, second, 4), confidence).ci,
+            1.02);
+      });
+      CHECK(covered > confidence - 0.02);
+      CHECK(covered < confidence + 0.035);  // degrees of freedom are rounded down
+    }
+  }
 }
 
 TEST_CASE("the ratio of two runs, worked out by hand") {
