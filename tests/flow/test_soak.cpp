@@ -207,7 +207,7 @@ TEST_CASE("a step of a known prompt asks for no more tokens than its reference h
     ReferencePrompt& prompt = reference.prompts.emplace_back();
     prompt.set = set;
     prompt.ids.assign(static_cast<size_t>(ids), ids);
-    for (int32_t t = 0; t < steps; ++t) prompt.steps.push_back({.token = 40 + t});
+    prompt.steps.resize(static_cast<size_t>(steps));
   }
   const SoakTruth truth = soak_truth(tiny(), {reference}, 16);
   CHECK(truth.source == "the 1 strict prompts of the reference");
