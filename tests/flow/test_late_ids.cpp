@@ -300,7 +300,10 @@ TEST_CASE("an engine sets out again by snapshot, by going back, or by a new pref
     bench.job.warmup = 2;
     std::string calls;
     bench.services.stop = [&] { return calls += "stop ", false; };
-    bench.services.begin_timing = [&] { calls.clear(); };
+    bench.services.begin_timing = [&] {
+      CHECK(holds(calls, "audit "));  // the gate's
+      calls.clear();
+    };
     bench.services.take_turn = [&](Engine& engine) {
       if (engine.capabilities().name == "kernel") calls += "| ";
     };
