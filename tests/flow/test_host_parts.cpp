@@ -276,6 +276,11 @@ TEST_CASE("the stages of a case are told in their order, with their counts") {
         "; timing eager 1/3; timing kernel 1/3; timing ceiling 1/3; timing ceiling 2/3"
         "; timing kernel 2/3; timing eager 2/3; timing ceiling 3/3; timing kernel 3/3"
         "; timing eager 3/3; scoring eager-fp32; scoring eager-fp32 0/6 1/6 2/6 3/6 4/6 5/6");
+  Bench profiled;
+  profiled.job.ablations = profiled.has_ablations = true;
+  profiled.scripts["kernel"].skips = true;
+  CHECK(holds(stages_of(profiled),
+              "; ablations without waits kernel; ablations without loads kernel; scoring"));
   // A wrong step is localised right after it was found: in the gate, under the clock, in the sweep.
   Bench gate, timed, swept;
   gate.scripts["kernel"].wrong = [](int, int position) { return position == 5; };
