@@ -10,7 +10,8 @@ of guards dropped, calls dropped, arguments exchanged, constants one more. All t
 A mutant of C++ is compiled with -O0 and linked, before the libraries, into each program that is tried: the unit tests of
 its room, the light ones that link its library, and mkbench for the room's tests in Python. One of a script is tried in a
 copy of the tree, by the tests that import or start it, then by those of its room named after it. A mutant that cannot
-be tried is replaced by another. Left out: headers, code for the card (.cu), what only a card runs, and dev/.
+be tried is replaced by another. Left out: headers, code for the card (.cu), what only a card runs, dev/, text that a
+script prints by `cat << 'END'`, and sizes and numbers of ticks in a chart's specification.
 
 tests/mutants/equivalent.toml names mutants that no test can notice, each with the reason. Exit status: 1 if under 90 % are
 killed, or under 85 % in a room of ten or more mutants, or if a table is wrong; 2 if mutants could not be tried.
@@ -111,7 +112,7 @@ def generated(file: str, lines: set[int] | None = None, root: pathlib.Path = ROO
     from universalmutator import mutator
 
     text = (root / file).read_text(encoding="utf-8")
-    source, prose = text.splitlines(keepends=True), docstring_lines(text) if file.endswith(".py") else set()
+    source, prose = text.splitlines(keepends=True), prose_lines(file, text)
     rules = root / TABLES / RULES[pathlib.PurePosixPath(file).suffix]
     with contextlib.redirect_stdout(io.StringIO()) as said:
         made = mutator.mutants_regexp(source, [str(rules)], ignorePatterns=[], ignoreStringOnly=True)
@@ -121,8 +122,13 @@ def generated(file: str, lines: set[int] | None = None, root: pathlib.Path = ROO
             if n not in prose and (lines is None or n in lines)]
 
 
-def docstring_lines(text: str) -> set[int]:
-    """Lines of a text in Python that state no behaviour, as comments do not."""
+def prose_lines(file: str, text: str) -> set[int]:
+    """Lines that state no behaviour: docstrings in Python, here-documents in shell that are printed as they stand."""
+    if file.endswith(".sh"):
+        return {line for told in re.finditer(r"^ *cat << '(\w+)'\n.*?^\1$", text, re.MULTILINE | re.DOTALL)
+                for line in range(text.count("\n", 0, told.start()) + 1, text.count("\n", 0, told.end()) + 2)}
+    if not file.endswith(".py"):
+        return set()
     return {line for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
             for line in range(node.lineno, node.end_lineno + 1)}
 

@@ -100,7 +100,7 @@ esac
 # The kept connection is a socket in a folder of this user's own; its name has to be short (104 bytes on macOS).
 sockets="/tmp/mkbench-ssh-$(id -u)"
 mkdir -m 700 "$sockets" 2> /dev/null
-if [ -L "$sockets" ] || [ ! -O "$sockets" ] || [ "$(ls -ld "$sockets" | cut -c1-10)" != drwx------ ]; then
+if [ ! -O "$sockets" ] || [ "$(ls -ld "$sockets" | cut -c1-10)" != drwx------ ]; then
   problem 107 "$sockets is there and is not a folder of this user's alone"
   exit 107
 fi

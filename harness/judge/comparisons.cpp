@@ -45,8 +45,6 @@ void label_lossy(const EngineReport& baseline, const EngineReport& candidate, Co
 void judge_speedup(const PairedSpeedup& s, const SpeedMargin& margin, ComparisonReport& c) {
   if (s.processes < 2) {
     c.verdict_reason = "one process gives no verdict; --processes takes more";
-  } else if (!s.ci) {
-    c.verdict_reason = "no interval";
   } else if (s.processes < margin.least_processes) {
     c.verdict_reason = margin.too_few;
   } else {

@@ -91,9 +91,7 @@ class Judge {
   // Judges one token in the truth's own context: EXACT, TIE or WRONG.
   StepVerdict judge_token(const ReferenceStep& step, int32_t id) const {
     if (id == step.token) return StepVerdict::kExact;
-    const double tau = tau_of(step);
-    return step.margin <= tau && within_tau(step, id, tau) ? StepVerdict::kTie
-                                                           : StepVerdict::kWrong;
+    return within_tau(step, id, tau_of(step)) ? StepVerdict::kTie : StepVerdict::kWrong;
   }
 
   void judge_prompt(const ReferencePrompt& prompt, ParityReport& report, Findings& findings) {

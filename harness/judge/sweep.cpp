@@ -154,7 +154,7 @@ class SweepJudge {
     const ReferenceStep& step = prompt.steps[static_cast<size_t>(t)];
     ++judged_;
     std::string problem;
-    const bool near = step.margin <= truth_.pairwise_d && within_tau(step, id, truth_.pairwise_d);
+    const bool near = within_tau(step, id, truth_.pairwise_d);
     if (id != step.token && !near) problem = fmt::format("found {}, wanted {}", id, step.token);
     if (logits != nullptr) {
       const bool finite =

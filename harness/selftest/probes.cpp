@@ -63,7 +63,7 @@ ModelWeights with_head_row(const ModelWeights& w, int row, int from, float facto
 }
 
 int32_t token_of(const MakeEngine& make, const ModelWeights& w) {
-  return make(w, 4)->step(kFirstId);
+  return make(w, kContext)->step(kFirstId);
 }
 
 // Sets each row of the head in turn to twice the best row; the changed row must then win.
@@ -108,7 +108,7 @@ std::string probe_small_norm(const MakeEngine& make, const ModelWeights& tiny) {
   const auto factor = static_cast<float>(std::sqrt(kEps) / rms);
   edit.each_value(embedding, [factor](float x) { return x * factor; });
   const std::vector<float> truth = Oracle(edit.weights(), 1).step(kFirstId);
-  const auto e = make(edit.weights(), 4);
+  const auto e = make(edit.weights(), kContext);
   return over_limit(relative_error(logits_of_step(*e, kFirstId, edit.shape().vocab), truth),
                     kBf16Error, "relative error of logits");
 }
@@ -121,7 +121,7 @@ std::string probe_large_scores(const MakeEngine& make, const ModelWeights& tiny)
     WeightEdit edit(one_layer(tiny));
     edit.each_value(edit.weights().layers[0].q_norm, [factor](float x) { return x * factor; });
     Oracle oracle(edit.weights(), 1);
-    const auto e = make(edit.weights(), 4);
+    const auto e = make(edit.weights(), kContext);
     // At the first position the softmax weight is 1, whatever the score is.
     const std::vector<float> truth = oracle.step(kFirstId);
     worst =

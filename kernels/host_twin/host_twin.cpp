@@ -257,7 +257,6 @@ class HostTwin final : public Engine {
   }
 
   std::optional<Standstill> standstill() const override {
-    if (launch_position_ < 0) return std::nullopt;
     Standstill found = exchange_.standstill(launch_position_, model_.shape().layers, launch_head_);
     if (found.wanted < 0) return std::nullopt;  // no block waits: the launch is over or goes on
     return found;

@@ -61,6 +61,12 @@ class Script(CliTest):
         self.assertRegex(self.missing(*version, CXX="/nowhere/g++"),
                          r"^compile_step.py: found no C\+\+ compiler, wanted one of .*/nowhere/g\+\+")
 
+    def test_what_is_required(self):
+        done = subprocess.run([sys.executable, str(SCRIPT)], capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("required: --out, --device, --torch, --eps, --layers, --hidden, --intermediate, --heads, --kv-heads, "
+                      "--head-dim, --vocab\n", done.stderr)
+
     def test_a_card_needs_a_driver(self):
         try:
             ctypes.CDLL("libcuda.so.1")

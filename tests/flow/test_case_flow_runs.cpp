@@ -1,11 +1,14 @@
 // The flow of a case beyond gate and samples: baselines that only judge, parity taken from an
 // earlier case, ablations, memory, which references a model has.
+#include <fmt/format.h>
+
 #include <string>
 #include <vector>
 
 #include "harness/flow/gate.h"
 #include "references/base/error.h"
 #include "references/model_row.h"
+#include "references/synthetic.h"
 #include "tests/support/case_bench.h"
 #include "tests/support/catch2.h"
 
@@ -247,6 +250,51 @@ TEST_CASE("stated memory includes the context that parity needs") {
   for (const int context : contexts) CHECK(context == 192);
 }
 
+TEST_CASE("stated memory has room for the truth where no closed form covers the depth") {
+  Bench bench;
+  bench.job.ids.clear();
+  bench.services.bytes = [](const EngineRequest& request, const ModelConfig&) {
+    return int64_t{request.name == kTruthName ? 50'000 : 1000};
+  };
+  const auto needed = [&](const std::string& model, int depth) {
+    bench.job.model = named(model);
+    bench.job.depth = depth;
+    return case_memory(bench.job, bench.services, bench.services.config(model)).needed;
+  };
+  CHECK(needed("synthetic:short", 10) == 50'000);
+  CHECK(needed("synthetic:short", 11) < 50'000);
+  CHECK(needed("synthetic", 0) < 50'000);  // its lag set depends on the depth
+  bench.services.config = [](const std::string&) {
+    ModelConfig config;
+    config.shape.vocab = 3072;
+    config.max_positions = 256;
+    return config;
+  };
+  const StateCode code(3072);
+  bench.job.ids = std::vector<int32_t>(12, code.token(1));
+  CHECK(needed("synthetic:short", 0) < 50'000);
+  for (bench.job.ids[3] = 0; code.state(bench.job.ids[3]) >= 0;) ++bench.job.ids[3];
+  CHECK(needed("synthetic:short", 0) == 50'000);  // an id without a state
+}
+
+TEST_CASE("of six engines any two may be left out so that the others fit, of seven only one") {
+  for (const int count : {6, 7}) {
+    Bench bench;
+    for (int i = 2; i < count; ++i)
+      bench.job.engines.push_back(
+          {.name = fmt::format("engine-{}", i), .asked = "", .yardstick = true});
+    bench.services.bytes = [](const EngineRequest& request, const ModelConfig&) {
+      const bool large = request.name == "engine-3" || request.name == "engine-5";
+      return int64_t{large ? 100 : 1};
+    };
+    bench.job.one_at_a_time = true;
+    const ModelConfig config = bench.services.config("");
+    const std::string told = what_would_fit(bench.job, bench.services, config, 50);
+    INFO(told);
+    CHECK(told.starts_with("what would fit: without engine-3 and engine-5 (") == (count == 6));
+  }
+}
+
 // A kernel whose events show `event_ms`, on a host whose clock shows 1 ms and 0.15 ms of overhead in
 // its first 22 timed calls (20 measure the overhead, two are samples), then 0.25 ms.
 struct ClockBench : Bench {
@@ -271,6 +319,8 @@ TEST_CASE("an overhead that changes is measured again before an engine fails for
   CHECK(kernel.verdict == Verdict::kPass);
   REQUIRE(kernel.clock_overhead);
   CHECK(kernel.clock_overhead->runs == 40);
+  // Each run has a turn, as have the gate, warm-ups and samples, of which one was repeated.
+  CHECK(honest.turns == 40 + 1 + (1 + 7) + (1 + 6));
   CHECK(kernel.clock_overhead->event_ms == Approx(0.2));
   CHECK(kernel.samples[2].repeats == 1);
   CHECK(kernel.samples[3].repeats == 0);

@@ -253,9 +253,8 @@ class RowEngine : public ScriptedEngine {
   int nan_row_;
 };
 
-TEST_CASE("the stages of a case are told in their order, with their counts") {
-  Bench bench;
-  bench.add_ceiling(20);
+// The stages that a run of the case tells of, with their counts.
+std::string stages_of(Bench& bench) {
   bench.run();
   std::string told;
   for (const CaseEvent& event : bench.messages) {
@@ -264,13 +263,44 @@ TEST_CASE("the stages of a case are told in their order, with their counts") {
     told += at->done ? fmt::format(" {}/{}", *at->done, *at->total)
                      : fmt::format("; {} {}", at->stage, at->engine);
   }
-  CHECK(told ==
+  return told;
+}
+
+TEST_CASE("the stages of a case are told in their order, with their counts") {
+  Bench bench;
+  bench.add_ceiling(20);
+  CHECK(stages_of(bench) ==
         "; loading scripted ; upload eager; parity eager 12/12; parity eager-head-fp32 12/12"
         "; upload kernel; parity kernel 12/12; upload ceiling; prefill eager; warm-up eager 1/1"
         "; prefill kernel; warm-up kernel 1/1; prefill ceiling; warm-up ceiling 1/1"
         "; timing eager 1/3; timing kernel 1/3; timing ceiling 1/3; timing ceiling 2/3"
         "; timing kernel 2/3; timing eager 2/3; timing ceiling 3/3; timing kernel 3/3"
         "; timing eager 3/3; scoring eager-fp32; scoring eager-fp32 0/6 1/6 2/6 3/6 4/6 5/6");
+  Bench profiled;
+  profiled.job.ablations = profiled.has_ablations = true;
+  profiled.scripts["kernel"].skips = true;
+  CHECK(holds(stages_of(profiled),
+              "; ablations without waits kernel; ablations without loads kernel; scoring"));
+  // A wrong step is localised right after it was found: in the gate, under the clock, in the sweep.
+  Bench gate, timed, swept;
+  gate.scripts["kernel"].wrong = [](int, int position) { return position == 5; };
+  CHECK(holds(stages_of(gate), "; parity kernel 12/12; localising kernel; prefill eager"));
+  timed.scripts["kernel"].wrong = [](int decode, int) { return decode == 8; };
+  CHECK(holds(stages_of(timed), "5/6; upload kernel; localising kernel"));
+  swept.job.whole_parity = true;
+  swept.job.n_gen = swept.job.blocks = 0;
+  swept.job.ids.clear();
+  swept.scripts["eager-head-fp32"].runner_up = 0.05F;
+  swept.scripts["kernel"].wrong = [](int, int position) { return position == 126; };
+  const std::string told = stages_of(swept);
+  size_t at = 0;
+  for (const char* stage :
+       {"repeats kernel", "isolation kernel", "pace kernel", "sweep kernel",
+        "truth of the cache lengths eager-fp32", "cache lengths 1-256", "localising kernel"}) {
+    INFO(told << "\nwanted after the stages before it: " << stage);
+    at = told.find(stage, at);
+    REQUIRE(at != std::string::npos);
+  }
 }
 
 TEST_CASE("`parity` checks every KV row, `run` only the rows at the boundaries") {

@@ -269,34 +269,68 @@ TEST_CASE("a state receipt asks of an engine what it can give") {
   }
 }
 
+int count_of(const std::string& text, const std::string& part) {
+  int count = 0;
+  for (size_t at = 0; (at = text.find(part, at)) != std::string::npos; ++at) ++count;
+  return count;
+}
+
 TEST_CASE("an engine sets out again by snapshot, by going back, or by a new prefill") {
   struct Row {
-    bool snapshots, rewinds;
-    int prefills;  // that its host sees in the blocks
-    const char* call;
+    bool snapshots, rewinds, prefill;
+    int prefills, starts;      // that its host sees in the blocks
+    std::string start, timed;  // calls; a turn begins with | and ends with .
   };
-  for (const Row& row : {Row{true, true, 1, "restore"}, Row{false, true, 1, "rewind"},
-                         Row{false, false, 6, "reset"}}) {
+  for (const Row& row :
+       {Row{true, true, false, 1, 6, "restore poison ", "label | decode . audit "},
+        Row{false, true, false, 1, 6, "rewind poison ", "label | decode . audit "},
+        Row{false, false, false, 7, 7, "reset poison prefill ", "label | decode . audit "},
+        Row{true, true, true, 4, 4, "reset poison ", "| prefill decode . decode restore audit "}}) {
     Bench bench;
+    if (row.prefill) {
+      bench.references.clear();
+      bench.job.ids.clear();
+      bench.job.n_prompt = 4;
+      bench.job.n_gen = 0;
+      for (const char* name : {"eager", "eager-head-fp32"}) bench.scripts[name].runner_up = 0.05f;
+    }
     Script& script = bench.scripts["kernel"];
     script.snapshots = row.snapshots;
     script.rewinds = row.rewinds;
-    std::vector<std::string> calls;
-    bench.services.begin_timing = [&] { calls.clear(); };
+    bench.job.warmup = 2;
+    std::string calls;
+    bench.services.stop = [&] { return calls += "stop ", false; };
+    bench.services.begin_timing = [&] {
+      CHECK(holds(calls, "audit "));  // the gate's
+      calls.clear();
+    };
+    bench.services.take_turn = [&](Engine& engine) {
+      if (engine.capabilities().name == "kernel") calls += "| ";
+    };
+    bench.services.label_next = [&](Engine& engine, auto&) {
+      if (engine.capabilities().name == "kernel") calls += "label ";
+    };
+    bench.services.end_turn = [&](Engine& engine) {
+      if (engine.capabilities().name == "kernel") calls += ". ";
+      return std::string();
+    };
     const auto make = bench.services.make_engine;
     bench.services.make_engine = [&](const EngineRequest& request, const ModelWeights& weights) {
       if (request.name != "kernel") return make(request, weights);
       Script own = script;
       own.name = "kernel";
-      own.called = [&](const char* call) { calls.emplace_back(call); };
+      own.called = [&](const char* call) { calls += std::string(call) + " "; };
       return std::unique_ptr<Engine>(std::make_unique<ScriptedEngine>(own));
     };
     const EngineReport e = engine_of(bench.run(), "kernel");
-    INFO(row.call << ": " << reason_of(e));
-    CHECK(e.verdict == Verdict::kPass);
-    CHECK(std::count(calls.begin(), calls.end(), "prefill") == row.prefills);
-    // A warm-up, three samples and a state receipt.
-    CHECK(std::count(calls.begin(), calls.end(), row.call) >= 5);
+    INFO(row.start << ": " << reason_of(e) << "\n" << calls);
+    CHECK(e.verdict == (row.prefill ? Verdict::kPassLive : Verdict::kPass));
+    CHECK(count_of(calls, "prefill ") == row.prefills);
+    // Two warm-ups, three samples and a state receipt, which a prefill test does not take.
+    CHECK(count_of(calls, row.start) >= row.starts);
+    CHECK(count_of(calls, "stop " + row.start + row.timed) == 3);
+    const std::string warm_up = row.prefill ? "restore poison " : row.start;
+    CHECK(count_of(calls, "stop " + warm_up + "decode ") == 2);
   }
 }
 

@@ -1,4 +1,5 @@
 // Blocks over fresh processes, blocks and warm-up by time.
+#include <algorithm>
 #include <map>
 #include <set>
 #include <string>
@@ -25,8 +26,11 @@ struct ProcessBench : Bench {
   std::map<std::string, int> pids;
   int next_pid = 100;
   std::vector<std::string> ended;
+  std::vector<std::vector<std::string>>
+      expected;  // engines that will be opened next, each time that it was told
 
   ProcessBench() {
+    services.expect = [this](const std::vector<std::string>& names) { expected.push_back(names); };
     const auto make = services.make_engine;
     services.make_engine = [this, make](const EngineRequest& request, const ModelWeights& weights) {
       if (pids.try_emplace(request.name, next_pid).second) ++next_pid;
@@ -73,6 +77,8 @@ TEST_CASE("every engine is opened anew in each process, and the blocks are sprea
     for (size_t b = 0; b < e.samples.size(); ++b) CHECK(e.samples[b].block == static_cast<int>(b));
   }
   CHECK(bench.ended.size() == 6);  // what was judged is closed before the first process too
+  CHECK(std::count(bench.expected.begin(), bench.expected.end(),
+                   std::vector<std::string>{"eager", "kernel"}) == 3);
   CHECK(c.comparisons[0].processes == 3);
   CHECK(c.comparisons[0].blocks == 7);
 

@@ -101,7 +101,7 @@ TEST_CASE("steps follow from the seed, pass every edge and fill the cache", "[so
     CHECK(std::count(edges.begin(), edges.end(), edge) == 1);
   std::set<int> passed;
   std::set<uint64_t> beginnings;
-  int fills = 0, delayed = 0, plain = 0, often = 0, is_long = 0, further = 0;
+  int fills = 0, delayed = 0, plain = 0, often = 0, is_long = 0, further = 0, at_edge = 0;
   for (int64_t number = 0; number < 1200; ++number) {
     const SoakStep step = draw_step(bounds, edges, number);
     const SoakStep again = draw_step(bounds, edges, number);
@@ -109,7 +109,11 @@ TEST_CASE("steps follow from the seed, pass every edge and fill the cache", "[so
     CHECK(step.prompt_seed == again.prompt_seed);
     REQUIRE(step.rows >= 11);
     REQUIRE(last_position(step) <= 1024);
-    if (step.fills) CHECK(last_position(step) == 1024);
+    if (step.fills) CHECK((last_position(step) == 1024 && step.repeats <= 2));
+    if (step.edge >= 0) CHECK(step.edge == at_edge++ % static_cast<int>(edges.size()));
+    CHECK(step.known == (number % 8 == 5 || number % 8 == 6));
+    if (step.known) CHECK(step.repeats <= 7);
+    if (step.stress.delay_us > 0) CHECK(step.rows <= 64);
     fills += step.fills;
     if (step.stress.count_from > 0) beginnings.insert(step.stress.count_from >> 15);
     delayed += step.stress.delay_us > 0;
@@ -120,7 +124,8 @@ TEST_CASE("steps follow from the seed, pass every edge and fill the cache", "[so
     often += step.repeats > 7;
     is_long += step.tokens > 16;
     further = std::max(further, step.further);
-    if (step.tokens > 16) CHECK(step.tokens == (1024 - 11) * 2 / 3);
+    if (step.tokens > 16)
+      CHECK((step.tokens == (1024 - 11) * 2 / 3 && step.repeats == 1 && !step.logits));
     for (int t = 0; t < step.tokens; ++t) {
       if (step.edge >= 0 && step.rows + t + 1 == edges[static_cast<size_t>(step.edge)])
         passed.insert(step.edge);
@@ -193,6 +198,35 @@ TEST_CASE("a sound twin fails none, and an interrupted soak ends with the same c
   CHECK(rounds > 2);
   CHECK(parts.interruptions == rounds - 1);
   CHECK(counts_of(parts) == counts_of(whole));
+}
+
+TEST_CASE("a step of a known prompt asks for no more tokens than its reference has") {
+  GreedyReference reference;
+  for (const auto& [set, ids, steps] :
+       {std::tuple("strict", 10, 6), {"strict", 11, 6}, {"near-tie", 3, 6}, {"strict", 3, 0}}) {
+    ReferencePrompt& prompt = reference.prompts.emplace_back();
+    prompt.set = set;
+    prompt.ids.assign(static_cast<size_t>(ids), ids);
+    prompt.steps.resize(static_cast<size_t>(steps));
+  }
+  const SoakTruth truth = soak_truth(tiny(), {reference}, 16);
+  CHECK(truth.source == "the 1 strict prompts of the reference");
+  struct Row {
+    int tokens, further, tokens_left, further_left;
+  };
+  for (const Row& row : {Row{16, 2, 6, 0}, Row{6, 2, 6, 0}, Row{3, 2, 3, 1}, Row{1, 2, 1, 2}}) {
+    for (const bool known : {true, false}) {
+      SoakStep step{.rows = 5, .tokens = row.tokens, .further = row.further, .known = known};
+      std::vector<int32_t> prompt;
+      const std::vector<int32_t> wanted = truth.draw(step, prompt);
+      INFO(row.tokens << " " << row.further << known);
+      CHECK(prompt.size() == (known ? 10 : 6));
+      CHECK(step.rows == static_cast<int>(prompt.size()) - 1);
+      CHECK(wanted.size() == (known ? 6 : 0));
+      CHECK(step.tokens == (known ? row.tokens_left : row.tokens));
+      CHECK(step.further == (known ? row.further_left : row.further));
+    }
+  }
 }
 
 // Bits may differ, so nothing is repeated to the bit; after `good` decodes the next one fails.

@@ -1,10 +1,14 @@
-// What is kept of wrong ids of timed runs, and which of their failures count.
+// What is kept of wrong ids of timed runs, and which of their failures count; blocks that are recorded alone.
 #include <algorithm>
 #include <string>
 #include <vector>
 
+#include "harness/flow/interrupt.h"
 #include "harness/flow/late_ids.h"
+#include "harness/flow/recorder.h"
 #include "harness/flow/state_receipt.h"
+#include "harness/flow/timed_truth.h"
+#include "references/base/error.h"
 #include "references/model_row.h"
 #include "references/synthetic.h"
 #include "tests/support/case_bench.h"
@@ -264,6 +268,100 @@ TEST_CASE("an engine that does not repeat itself is not accused of another state
       CHECK(holds(receipt.problem, "two runs with logits differ at step 0"));
       CHECK(!holds(receipt.problem, "another state"));
     }
+  }
+}
+
+constexpr RecordPlan kPlan{.tokens = 4, .blocks = 3, .warmup = 2};
+
+TEST_CASE("recorded blocks hold each engine once, by ms a token, in a turn of its own") {
+  Bench bench;
+  bench.scripts["eager"].before = [&](int) { bench.pass_ms(8); };
+  bench.scripts["kernel"].before = [&](int) { bench.pass_ms(2); };
+  std::string turns;
+  const auto note = [&](const Engine& engine, char turn) {
+    if (engine.capabilities().name == "kernel") turns += turn;
+  };
+  bench.services.take_turn = [&](Engine& engine) { note(engine, '|'); };
+  bench.services.end_turn = [&](Engine& engine) { return note(engine, '.'), std::string(); };
+  std::vector<std::string> expected;
+  bench.services.expect = [&](const auto& names) { expected = names; };
+  const auto times = record_blocks(bench.job, bench.services, kPlan);
+  CHECK(expected == std::vector<std::string>{"eager", "kernel"});
+  REQUIRE(times.size() == 2);
+  for (const auto& [name, ms] : {std::pair("eager", 2.0), {"kernel", 0.5}}) {
+    REQUIRE(times.at(name).size() == 3);
+    for (const double time : times.at(name)) CHECK(time == Approx(ms).epsilon(0.01));
+  }
+  CHECK(turns == "|.|.|.|.|.|.");  // the prefill, two warm-ups, three blocks
+}
+
+TEST_CASE("recording ends by ids that differ, doubt that stays, and an engine without late ids") {
+  struct Row {
+    const char* what;
+    bool closed_form;
+    std::function<void(Bench&)> change;
+    std::optional<ErrorKind> kind;
+    const char* text;
+  };
+  const auto wrong = [](const std::vector<const char*>& names) {
+    return [=](Bench& bench) {
+      const int last = bench.job.depth + kPlan.tokens - 1;
+      for (const char* name : names)
+        bench.scripts[name].wrong = [last](int, int position) { return position == last; };
+    };
+  };
+  const auto doubts = [](int most) {
+    return [=](Bench& bench) {
+      bench.services.end_turn = [seen = 0, most](Engine& engine) mutable {
+        const bool doubted = engine.capabilities().name == "kernel" && ++seen > 1;
+        return std::string(doubted && seen <= 1 + most ? "left work" : "");
+      };
+    };
+  };
+  const auto none = [](Bench&) {};
+  const auto early = [](Bench& bench) { bench.scripts["kernel"].late_id = false; };
+  const auto stopped = [](Bench& bench) { bench.services.stop = [] { return true; }; };
+  const std::vector<Row> rows = {
+      {"sound", false, none, {}, ""},
+      {"sound, closed form", true, none, {}, ""},
+      {"one", false, wrong({"kernel"}), ErrorKind::kIntegrity, "4 ids came back; wanted 4, equal"},
+      {"both alike", false, wrong({"eager", "kernel"}), {}, ""},
+      {"both, closed form", true, wrong({"eager", "kernel"}), ErrorKind::kIntegrity, "wanted 4"},
+      {"four doubts", false, doubts(4), {}, ""},
+      {"five doubts", false, doubts(5), ErrorKind::kIntegrity, "kernel: left work, 5 times in a"},
+      {"no late id", false, early, ErrorKind::kRuntime, "kernel: it takes no late id"},
+      {"stopped", false, stopped, {}, "interrupted"}};
+  for (const Row& row : rows) {
+    Bench bench, analytic = closed_form_bench();
+    Bench& chosen = row.closed_form ? analytic : bench;
+    row.change(chosen);
+    std::string text;
+    std::optional<ErrorKind> kind;
+    try {
+      record_blocks(chosen.job, chosen.services, kPlan);
+    } catch (const Error& error) {
+      text = error.what();
+      kind = error.kind();
+    } catch (const Interrupted&) {
+      text = "interrupted";
+    }
+    INFO(row.what << ": " << text);
+    CHECK(kind == row.kind);
+    CHECK(holds(text, row.text));
+    CHECK(text.empty() == std::string_view(row.text).empty());
+  }
+}
+
+TEST_CASE("live prompts have the closed form's ids from the depth on at which it begins") {
+  const Bench bench = closed_form_bench();
+  CaseJob other = bench.job;
+  other.model = named("tiny");
+  const auto analytic = live_parity_prompts(bench.job, kQwen3_0_6B, {});
+  const auto random = live_parity_prompts(other, kQwen3_0_6B, {});
+  REQUIRE((analytic.size() == 4 && random.size() == 4));
+  for (size_t i = 0; i < 4; ++i) {
+    CHECK(analytic[i].size() == random[i].size());
+    CHECK((analytic[i] == random[i]) == (static_cast<int>(analytic[i].size()) <= bench.job.depth));
   }
 }
 

@@ -163,9 +163,11 @@ TEST_CASE("a wrong token is FAIL_TOKEN however the engine ends, in `run` and in 
       CHECK(kernel.parity->wrong == 1);
       CHECK(status_of(kernel, Check::kDecided) == CheckStatus::kFailed);
     }
-    // A hang before anything was wrong is a hang.
+    // A hang before anything was wrong is a hang, and there is no step to localise.
     bench.scripts["kernel"].wrong = nullptr;
-    CHECK(engine_of(bench.run(), "kernel").verdict == Verdict::kHang);
+    const EngineReport hung = engine_of(bench.run(), "kernel");
+    CHECK(hung.verdict == Verdict::kHang);
+    CHECK((hung.parity->localised.empty() && !hung.parity->failed_step));
   }
 }
 
@@ -180,6 +182,7 @@ TEST_CASE("what was found in the trials stands, also where a later one ends the 
   CHECK(kernel.verdict == Verdict::kNondeterministic);
   CHECK_THAT(testing::reason_of(kernel), ContainsText("; then: no progress"));
   CHECK(status_of(kernel, Check::kRepeats) == CheckStatus::kFailed);
+  CHECK(kernel.parity->localised.empty());  // no single step shows it
 }
 
 TEST_CASE("a time budget that ends is INCOMPLETE; a failure outranks it") {

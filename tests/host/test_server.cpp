@@ -1,7 +1,15 @@
-// A server with a scripted engine: what each call asks of the engine, the program and the arena.
+// A server with a scripted engine: what each call asks of the engine, the program and the arena; and the
+// loop around it.
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <cstring>
 
+#include "harness/host/serve.h"
 #include "harness/host/server.h"
+#include "harness/wire/channel.h"
 #include "references/base/error.h"
 #include "references/shared_snapshot.h"
 #include "references/snapshot.h"
@@ -207,6 +215,52 @@ TEST_CASE("whatever an engine throws is an answer with its name, and a hang is t
   served.ask<Answered>(PlainCall{other, Verb::kClose});
   served.open();
   CHECK(weights_read.back() != nullptr);
+}
+
+// The next frame from the other end; nothing once that is closed.
+std::optional<FromHost> next_from(FrameReader& reader) {
+  FrameReader::Got got = FrameReader::Got::kNothing;
+  while (got == FrameReader::Got::kNothing) got = reader.read(-1);
+  if (got != FrameReader::Got::kFrame) return std::nullopt;
+  return answer_from_json(nlohmann::json::parse(reader.frame()));
+}
+
+TEST_CASE(
+    "a host answers whatever comes on either channel, until its parent closes that of calls") {
+  int calls[2], progress[2];
+  REQUIRE((socketpair(AF_UNIX, SOCK_STREAM, 0, calls) == 0 &&
+           socketpair(AF_UNIX, SOCK_STREAM, 0, progress) == 0));
+  const pid_t host = fork();
+  if (host == 0) {
+    alarm(30);  // the test fails, and does not hang, where no answer comes
+    // Above the descriptors of channel.h, because one of those may be in use here.
+    const int theirs[] = {fcntl(calls[1], F_DUPFD, 20), fcntl(progress[1], F_DUPFD, 20),
+                          fcntl(Arena().fd(), F_DUPFD, 20), fcntl(STDERR_FILENO, F_DUPFD, 20)};
+    for (const int at : {0, 1, 2, 3}) dup2(theirs[at], kCallFd + at);
+    _exit(serve(with_all()));
+  }
+  close(calls[1]);
+  close(progress[1]);
+  FrameReader answers(calls[0]), places(progress[0]);
+  CHECK(std::get<Hello>(next_from(answers).value()).program == "all");
+  REQUIRE(write(progress[0], "?!", 2) == 2);
+  CHECK(std::holds_alternative<ProgressTold>(next_from(places).value()));
+  CHECK(std::holds_alternative<HangTold>(next_from(places).value()));
+  for (const std::string text : {"{ no JSON", R"({"type": "no such call"})"}) {
+    const auto size = static_cast<uint32_t>(text.size());
+    REQUIRE((write_all(calls[0], &size, sizeof size) && write_all(calls[0], text.data(), size)));
+    const Failed failed = std::get<Failed>(next_from(answers).value());
+    CHECK(failed.message.starts_with("call not understood: "));
+  }
+  send_frame(calls[0], to_json(ToHost(FinishCall{})));
+  CHECK(std::holds_alternative<Answered>(next_from(answers).value()));
+  shutdown(calls[0], SHUT_WR);
+  CHECK_FALSE(next_from(answers));
+  int status = -1;
+  REQUIRE(waitpid(host, &status, 0) == host);
+  CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 0));
+  close(calls[0]);
+  close(progress[0]);
 }
 
 TEST_CASE("spans lie in the arena, as many as there is room for") {

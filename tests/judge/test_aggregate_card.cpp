@@ -86,6 +86,8 @@ TEST_CASE("dropped blocks are counted by reason and told below the table") {
   CHECK((e.card.dropped == 3 && e.card.with_others == 1 && e.card.unfit == 0));
   CHECK(e.card.share == Approx(3.0 / 14));
   CHECK(c.comparisons[0].verdict == "INCONCLUSIVE");
+  CHECK(c.comparisons[0].verdict_reason == "21 % of megakernel's blocks dropped");
+  CHECK(c.comparisons[0].label == c.comparisons[0].verdict_reason);
   CHECK_THAT(markdown(c), ContainsText("megakernel (plain): 3 of 14 blocks dropped (power cap 1, "
                                        "slow clock 2) and run again; over 20 %: every comparison"));
   // A sample that stands and is unfit counts as well, by the median of those that stand.

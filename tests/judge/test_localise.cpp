@@ -1,4 +1,7 @@
 // The localiser names where a failure begins: layer, KV row, or the lag of a closed form.
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -56,6 +59,19 @@ std::string localised(const FakeBehaviour& behaviour,
   return localise({k, t, b}, kLayers, kFakeVocab, prompt, 6);
 }
 
+// The recurrence, written a second time: a layer takes its lag of `lags`, or nothing.
+int32_t token_after(const std::vector<int32_t>& ids, const Lags& lags) {
+  std::vector<uint32_t> row;
+  for (const int32_t id : ids) row.push_back(static_cast<uint32_t>(synthetic_state(id)));
+  for (const auto& [layer, lag] : lags) {
+    std::vector<uint32_t> out = row;
+    for (size_t t = static_cast<size_t>(lag); t < row.size(); ++t)
+      out[t] = row[t] ^ row[t - static_cast<size_t>(lag)];
+    row = out;
+  }
+  return synthetic_token(lfsr_step(row.back()));
+}
+
 }  // namespace
 
 TEST_CASE("localiser: the first layer and the first KV row that leave the band") {
@@ -99,18 +115,7 @@ TEST_CASE("localiser: a wrong token names the planted layer whose lag is missing
   const int step = 4;
   std::vector<int32_t> ids = prompt.ids;
   ids.insert(ids.end(), behind.begin(), behind.begin() + step);
-  // The recurrence, written a second time: layer k takes `lag` instead of its own lag, or nothing.
-  const auto token_with = [&](const Lags& lags) {
-    std::vector<uint32_t> row;
-    for (const int32_t id : ids) row.push_back(static_cast<uint32_t>(synthetic_state(id)));
-    for (const auto& [layer, lag] : lags) {
-      std::vector<uint32_t> out = row;
-      for (size_t t = static_cast<size_t>(lag); t < row.size(); ++t)
-        out[t] = row[t] ^ row[t - static_cast<size_t>(lag)];
-      row = out;
-    }
-    return synthetic_token(lfsr_step(row.back()));
-  };
+  const auto token_with = [&](const Lags& lags) { return token_after(ids, lags); };
   CHECK(token_with(synthetic_lags("short")) == behind[step]);
   for (const auto& [layer, lag] : synthetic_lags("short")) {
     Lags without = synthetic_lags("short"), shifted = without;
@@ -118,11 +123,20 @@ TEST_CASE("localiser: a wrong token names the planted layer whose lag is missing
     shifted[layer] = lag + 2;
     CHECK_THAT(localise_lag("short", kQwen3_0_6B, prompt, step, token_with(without)),
                ContainsText("lag " + std::to_string(lag) + " of layer " + std::to_string(layer) +
-                            " is missing"));
+                            " is missing") &&
+                   !ContainsText("others"));
     CHECK_THAT(localise_lag("short", kQwen3_0_6B, prompt, step, token_with(shifted)),
                ContainsText("of layer " + std::to_string(layer) + " is taken " +
                             std::to_string(lag + 2) + " positions back"));
   }
+  // All ids alike: the first layer leaves zeros, and many other lags than its own leave the state.
+  ReferencePrompt alike = prompt;
+  alike.ids.assign(prompt.ids.size(), synthetic_token(5));
+  for (ReferenceStep& s : alike.steps) s.token = synthetic_token(5);
+  const std::string many =
+      localise_lag("short", kQwen3_0_6B, alike, step, synthetic_token(lfsr_step(5)));
+  CHECK_THAT(many, ContainsText(", or 11 others"));
+  CHECK(std::count(many.begin(), many.end(), ',') == 3);
   int32_t stateless = 0;
   while (synthetic_state(stateless) >= 0) ++stateless;
   ReferencePrompt early;  // too few ids for the recurrence
@@ -133,4 +147,23 @@ TEST_CASE("localiser: a wrong token names the planted layer whose lag is missing
              ContainsText("is not in the closed form"));
   CHECK_THAT(localise_lag("short", kQwen3_0_6B, prompt, step, synthetic_token(12345)),
              ContainsText("no single planted layer"));
+}
+
+TEST_CASE("localiser: lags up to 64 positions off on either side of the right one are tried") {
+  ReferencePrompt prompt;
+  prompt.ids = synthetic_prompt(1800, 9);
+  const Lags right = synthetic_lags("deep");
+  for (const auto& [layer, lag] : right) {
+    for (const int off : {-65, -64, -1, 1, 64, 65}) {
+      if (lag + off < 0) continue;
+      Lags shifted = right;
+      shifted[layer] = lag + off;
+      const std::string text =
+          localise_lag("deep", kQwen3_0_6B, prompt, 0, token_after(prompt.ids, shifted));
+      INFO(layer << " " << off << " " << text);
+      const std::string named =
+          fmt::format("lag {} of layer {} is taken {} positions back", lag, layer, lag + off);
+      CHECK((text.find(named) != std::string::npos) == (std::abs(off) <= 64));
+    }
+  }
 }

@@ -130,6 +130,16 @@ TEST_CASE("the hash of the logits: equal bits, other bits, and no bits to speak 
   const ParityReport q = judge(other);
   CHECK(q.logits_sha256 != p.logits_sha256);
   CHECK(join_parity({p, q}).logits_sha256 == p.logits_sha256 + ", " + q.logits_sha256);
+  // Each id and each logit counts, the last one of a prompt as well.
+  for (const bool of_id : {true, false}) {
+    FakeBehaviour last = good();
+    last.at_step = [of_id](const At& at, std::vector<float>& z, int32_t& id) {
+      if (at.step != kSteps - 1) return;
+      if (of_id) id ^= 1;
+      if (!of_id) z.back() += 0.001F;
+    };
+    CHECK(judge(last).logits_sha256 != p.logits_sha256);
+  }
 
   FakeBehaviour silent = good();
   silent.has_logits = false;

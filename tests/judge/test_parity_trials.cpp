@@ -60,9 +60,9 @@ ParityReport isolate(const FakeBehaviour& behaviour, const EngineFactory& make_s
   return report;
 }
 
-SweepTruth live_truth(int steps, int longest) {
+SweepTruth live_truth(int steps, int longest, int32_t first = 0) {
   FakeEngine truth, head({.noise_seed = 1, .noise = kBaselineNoise});
-  return live_sweep(truth, head, kFakeVocab, {0}, steps, longest, [] { return true; });
+  return live_sweep(truth, head, kFakeVocab, {first}, steps, longest, [] { return true; });
 }
 
 ParityReport sweep(const FakeBehaviour& behaviour, const SweepTruth& truth,
@@ -302,6 +302,16 @@ TEST_CASE("sweep: an error counts against the larger of the baseline's own there
   CHECK(value_with(1) > 0.1);
   CHECK(value_with(0.1) == Approx(value_with(1)));
   CHECK(value_with(4) == Approx(value_with(1) / 4));
+}
+
+TEST_CASE(
+    "sweep: an id that lies as far as D below the truth's passes, and one further off fails") {
+  SweepTruth truth = live_truth(60, 60, 1);  // it meets near ties
+  const FakeBehaviour turns_ties{.tie_error = 2 * FakeEngine::kTieGap};
+  truth.pairwise_d = FakeEngine::kTieGap;
+  CHECK(sweep(turns_ties, truth).verdict == Verdict::kPass);
+  truth.pairwise_d = 0.99 * FakeEngine::kTieGap;
+  CHECK(sweep(turns_ties, truth).verdict == Verdict::kFailToken);
 }
 
 TEST_CASE("sweep: the right token with logits that are not finite is wrong") {

@@ -1,6 +1,7 @@
 // report.json: one list of fields for writer, reader and schema; files written whole; printed
 // forms.
 #include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <limits>
 #include <set>
@@ -266,6 +267,19 @@ TEST_CASE("small formatters") {
   CHECK(with_commas(999) == "999");
   CHECK(with_commas(1000) == "1,000");
   CHECK(with_commas(-1234567) == "-1,234,567");
+  for (const auto& [value, text] : {std::pair{1000.0, "1,000"},
+                                    {-1000.4, "-1,000"},
+                                    {999.94, "999.9"},
+                                    {100.0, "100.0"},
+                                    {99.994, "99.99"},
+                                    {10.0, "10.00"},
+                                    {9.9994, "9.999"},
+                                    {1.0, "1.000"},
+                                    {-1.0, "-1.000"},
+                                    {0.99994, "0.9999"},
+                                    {0.0, "0.0000"},
+                                    {std::nan(""), "-"}})
+    CHECK(digits(value) == text);
   CHECK(one_line("a\nb\x01") == "a\\nb\\x01");
   CHECK(one_line("\xc3\xa9\xc3\xa9\xc3\xa9", 2) == "\xc3\xa9\xc3\xa9...");
   // U+0085, next line, which some terminals obey; U+00A0 is a space.

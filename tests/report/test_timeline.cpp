@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <sstream>
 #include <tuple>
 
@@ -316,6 +317,18 @@ TEST_CASE("the picture shows one layer of every block", "[timeline]") {
   CHECK(svg.find("13.50 us") != std::string::npos);
   CHECK(svg.find("all parts of block") != std::string::npos);
   CHECK(svg.find(">loader</text>") != std::string::npos);
+  // Below the legend each bar is of a span in the window, and cut off at its ends.
+  const std::regex rectangle("<rect x=\"([^\"]*)\" y=\"([^\"]*)\" width=\"([^\"]*)\"");
+  int bars = 0;
+  for (std::sregex_iterator at(svg.begin(), svg.end(), rectangle), end; at != end; ++at) {
+    if (std::stod((*at)[2]) < 78) continue;
+    const double from = std::stod((*at)[1]), width = std::stod((*at)[3]);
+    CHECK((from >= 96 && width > 0 && from + width <= 96 + 1000.01));
+    ++bars;
+  }
+  // Four spans of a phase in each block, three blocks that wait already for the next one's, and the slowest
+  // block once more, with its loader.
+  CHECK(bars == 2 * 4 * kBlocks + (kBlocks - 1) + 2 * 4 + 2);
 }
 
 }  // namespace mkbench

@@ -24,6 +24,7 @@ struct PythonEngine {
   explicit PythonEngine(const std::string& body = "", double timeout_s = 20)
       : hosts(start_processes(), timeout_s) {
     unsetenv("PYTHONUNBUFFERED");  // by which the host's own buffers would not show
+    unsetenv("PYTHONDONTWRITEBYTECODE");
     fs::create_directory(folder.path() / "model");
     testing::write_micro_model(folder.path() / "model");
     request.name = kRoot / "tests/engines/counting.py";

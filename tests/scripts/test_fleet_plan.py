@@ -255,6 +255,16 @@ class Checks(FleetTest):
         for table, count in (({}, 1), ({"count": 2}, 2), ({"count": 2, "stand_ins": 3}, 3)):
             self.assertEqual(len(fleet_checks.local_cards("p", self.plan(device="cpu", cards=table))), count)
 
+    def test_readings_of_a_card(self):
+        card = fleet_gpus.Card(UUIDS[0], "x")
+        whole = dict(zip(fleet_gpus.COUNTED, (40, None, 3, 4, 5, 6, 7, 8)))
+        for shown, wanted in (([["40", "[N/A]", *"345678"]], whole), ([], {"problem": ""}),
+                              ([["no", "x" * 300]], {"problem": "no, " + "x" * 196})):
+            with mock.patch.object(fleet_gpus, "rows_of", return_value=shown) as asked:
+                self.assertEqual(fleet_gpus.counted(card), wanted)
+                self.assertIn(card.id, asked.call_args.args)
+                self.assertEqual(fleet_gpus.counted(fleet_gpus.stand_in("0")), {})
+
 
 class Submits(FleetTest):
     """How long jobs are submitted: a backend whose jobs are over at once, each after `work` on the folder."""

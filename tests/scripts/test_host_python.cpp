@@ -155,6 +155,8 @@ TEST_CASE("without launch_count() a Python engine's launches are not counted") {
       "        if name == 'launch_count':\n            raise AttributeError(name)\n"
       "        return super().__getattribute__(name)");
   CHECK_FALSE(python.open().capabilities().counted);
+  CHECK(python.engine->launch_count() == 0);
+  CHECK_FALSE(fs::exists(python.folder.path() / "__pycache__"));  // beside the user's file
 }
 
 TEST_CASE("an exception in a Python engine fails its call") {

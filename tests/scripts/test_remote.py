@@ -1,6 +1,7 @@
 """scripts/remote.sh against a real sshd, in the home folder of another user."""
 
 import os
+import pathlib
 import re
 import shutil
 import signal
@@ -292,6 +293,22 @@ class Failures(RemoteTest):
         self.assert_ends(107, "--dir", mine.name, "--version")
         self.assert_one_error("is not empty and was not made by remote.sh: choose another one with --dir")
         self.assertEqual([p.name for p in mine.iterdir()], ["thesis"])
+
+    def test_folder_of_connections_that_is_not_this_users_alone(self):
+        number = f"test-{os.getpid()}"  # of the user, in the folder's name
+        tools, sockets = self.tool("id", f"echo {number}"), pathlib.Path(f"/tmp/mkbench-ssh-{number}")
+        self.addCleanup(shutil.rmtree, sockets, ignore_errors=True)
+        for mode, owner in ((0o755, os.getuid()), (0o710, os.getuid()), (0o700, 1))[:3 if os.getuid() == 0 else 2]:
+            with self.subTest(mode=mode, owner=owner):
+                sockets.mkdir(exist_ok=True)
+                sockets.chmod(mode)
+                os.chown(sockets, owner, -1)
+                self.assert_ends(107, "--version", tools=tools)
+                self.assert_one_error(f"^{sockets} is there and is not a folder of this user's alone$")
+        sockets.rmdir()
+        sockets.symlink_to(self.folder)  # which is this user's alone
+        self.addCleanup(sockets.unlink)
+        self.assert_ends(107, "--version", tools=tools)
 
     def test_missing_programs(self):
         tools = self.folder / "tools"

@@ -91,6 +91,12 @@ class Structure(Pages):
         fastest = report["cases"][0]["comparisons"][0]
         self.assertIn(f"{fastest['speedup']:.2f}x [", text)
         self.assertIn("3 of 3", text)
+        # Without an interval both ends are the value.
+        for ci, ends in ((None, (2, 2)), ({"low": 1, "high": 3}, (1, 3))):
+            row, = page_tables.ratio_rows(report["cases"][0] | {"comparisons": [fastest | {"speedup": 2, "ci": ci}]})
+            self.assertEqual((row["value"], row["low"], row["high"]), (2, *ends))
+            point = page_tables.point(0, "ring", "engine", 2, (1, 3) if ci else (None, None), "")
+            self.assertEqual((point["value"], point["low"], point["high"]), (2, *ends))
 
     def test_the_speed_up_is_over_the_fastest_baseline(self):
         case = {"engines": [{"name": n, "role": r, "ms_per_tok": ms and {"mean": ms}} for n, r, ms in (

@@ -63,6 +63,7 @@ class ScriptedEngine : public Engine {
     history_.clear();
   }
   void poison() override { tell("poison"); }
+  void audit() override { tell("audit"); }
   void prefill(std::span<const int32_t> ids) override {
     tell("prefill");
     if (script_.prefills) script_.prefills(ids.size());
