@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <string>
 
-#include "references/model_shape.h"
+#include "references/model/shape.h"
 
 namespace mkbench {
 

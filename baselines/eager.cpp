@@ -44,6 +44,9 @@ std::vector<float> to_host(const Tensor& x) {
 // The package of `compiled` for a model and the device of `options`; built if the cache has none.
 // Throws Error(kNotBuilt).
 std::filesystem::path package_for(const ModelConfig& config, const EagerOptions& options) {
+  if (!config.shape.has_qwen3_layers())
+    refuse(options,
+           "scripts/compile_step.py has no code for layers without QK-norm or with biases");
   const TorchFacts facts = torch_facts();
   PackageKey key{.shape = config.shape,
                  .eps = config.rms_norm_eps,

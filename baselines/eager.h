@@ -1,4 +1,4 @@
-// The libtorch eager baseline: Qwen3's forward op by op, in HF's order and rounding, with a KV
+// The libtorch eager baseline: a decoder's forward op by op, in HF's order and rounding, with a KV
 // cache. CPU and CUDA, bf16 and fp32.
 #pragma once
 

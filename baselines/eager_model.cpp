@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "references/model/rope.h"
+
 namespace mkbench {
 namespace {
 
@@ -43,8 +45,8 @@ Tensor repeat_kv(const Tensor& x, int64_t group) {
 
 // x times a bf16 matrix in x's precision. The fp32 truth widens one matrix at a time, which takes
 // half of the memory of weights kept in fp32 and gives the same bits.
-Tensor apply_matrix(const Tensor& x, const Tensor& matrix) {
-  return at::linear(x, matrix.to(x.scalar_type()));
+Tensor apply_matrix(const Tensor& x, const Tensor& matrix, const Tensor& bias = {}) {
+  return at::linear(x, matrix.to(x.scalar_type()), bias);
 }
 
 Tensor mlp(const LayerTensors& layer, const Tensor& x) {
@@ -90,9 +92,12 @@ EagerModel::EagerModel(const ModelWeights& w, const EagerOptions& o)
 
   // 1 / theta ** (2i / head_dim) in this order of operations, in fp32 and always on the CPU: pow
   // differs between devices.
-  const double theta = effective_theta(w.config.rope_theta, o.fault);
+  const Rope rope = effective_rope(w.config.rope, o.fault);
   const Tensor exponent = at::arange(0, shape.head_dim, 2, at::kFloat) / shape.head_dim;
-  inv_freq = at::reciprocal(at::pow(theta, exponent)).to(device);
+  const Tensor frequencies = at::reciprocal(at::pow(rope.theta, exponent));
+  scale_frequencies(
+      rope, {frequencies.mutable_data_ptr<float>(), static_cast<size_t>(frequencies.numel())});
+  inv_freq = frequencies.to(device);
 }
 
 // Matrices stay bf16, vectors get the model's dtype. On a CPU a bf16 result aliases aligned `m`.
@@ -115,8 +120,12 @@ LayerTensors EagerModel::load_layer(const LayerWeights& w) const {
   layer.k_proj = load(w.k_proj, false);
   layer.v_proj = load(w.v_proj, false);
   layer.o_proj = load(w.o_proj, false);
-  layer.q_norm = load(w.q_norm, true);
-  layer.k_norm = load(w.k_norm, true);
+  if (shape.qk_norm) {
+    layer.q_norm = load(w.q_norm, true);
+    layer.k_norm = load(w.k_norm, true);
+  }
+  if (shape.qkv_bias)
+    layer.qkv_bias = at::cat({load(w.q_bias, true), load(w.k_bias, true), load(w.v_bias, true)});
   layer.gate_proj = load(w.gate_proj, false);
   layer.up_proj = load(w.up_proj, false);
   layer.down_proj = load(w.down_proj, false);
@@ -157,12 +166,20 @@ Tensor EagerModel::causal_mask(int64_t first, int64_t rows) const {
 Tensor EagerModel::attention(LayerTensors& layer, const Tensor& x, int64_t first, const Rotary& r,
                              const Tensor& mask) const {
   const int64_t rows = x.size(1), dim = shape.head_dim;
-  // [1, rows, width] -> [1, rows, heads, head_dim]: the QK-norms work per head, before RoPE.
-  const Tensor q = apply_matrix(x, layer.q_proj).view({1, rows, shape.heads, dim});
-  const Tensor k = apply_matrix(x, layer.k_proj).view({1, rows, shape.kv_heads, dim});
-  const Tensor v = apply_matrix(x, layer.v_proj).view({1, rows, shape.kv_heads, dim});
-  const Tensor query = r.apply(rms_norm(q, layer.q_norm, eps).transpose(1, 2));
-  const Tensor key = r.apply(rms_norm(k, layer.k_norm, eps).transpose(1, 2));
+  // [1, rows, width] -> [1, rows, heads, head_dim]; `first_bias` is the row of the matrix in qkv.
+  const auto project = [&](const Tensor& matrix, int64_t first_bias, int64_t heads) {
+    Tensor bias;
+    if (layer.qkv_bias.defined()) bias = layer.qkv_bias.narrow(0, first_bias, heads * dim);
+    return apply_matrix(x, matrix, bias).view({1, rows, heads, dim});
+  };
+  // The QK-norms work per head, before RoPE.
+  const auto prepare = [&](const Tensor& heads, const Tensor& norm) {
+    return r.apply((norm.defined() ? rms_norm(heads, norm, eps) : heads).transpose(1, 2));
+  };
+  const int64_t q_width = shape.q_width(), kv_width = shape.kv_width();
+  const Tensor query = prepare(project(layer.q_proj, 0, shape.heads), layer.q_norm);
+  const Tensor key = prepare(project(layer.k_proj, q_width, shape.kv_heads), layer.k_norm);
+  const Tensor v = project(layer.v_proj, q_width + kv_width, shape.kv_heads);
   layer.k_cache.narrow(2, first, rows).copy_(key);
   layer.v_cache.narrow(2, first, rows).copy_(v.transpose(1, 2));
 

@@ -1,4 +1,4 @@
-// Qwen3's forward pass op by op in libtorch, with its weights and KV cache, shared by the baselines
+// A decoder's forward pass op by op in libtorch, with its weights and KV cache, shared by the baselines
 // of this folder. For .cpp files of this folder only, which include ATen before this header, so
 // that no other file includes libtorch.
 #pragma once
@@ -16,7 +16,8 @@ namespace mkbench {
 struct LayerTensors {
   at::Tensor input_norm, post_attention_norm;  // [hidden]
   at::Tensor q_proj, k_proj, v_proj, o_proj;   // [out, in]
-  at::Tensor q_norm, k_norm;                   // [head_dim]
+  at::Tensor q_norm, k_norm;                   // [head_dim]; undefined without QK-norm
+  at::Tensor qkv_bias;                         // [qkv_width]; undefined without biases
   at::Tensor gate_proj, up_proj, down_proj;    // [out, in]
   at::Tensor k_cache, v_cache;                 // [1, kv_heads, max_context, head_dim]
   // With EagerOptions::static_steps(): matrices of the same input, concatenated; the matrices above
@@ -24,7 +25,7 @@ struct LayerTensors {
   at::Tensor qkv_proj, gate_up_proj;
 };
 
-// The tensors of a Qwen3 model on libtorch's device.
+// The tensors of a model on libtorch's device.
 struct ModelTensors {
   ModelShape shape;
   double eps;              // of the norms

@@ -61,6 +61,7 @@ StaticStep::StaticStep(const ModelTensors& model, int max_context,
   make_tables(max_context);
   const ModelShape& s = model.shape;
   for (const LayerTensors& layer : model.layers) {
+    if (!layer.q_norm.defined()) break;
     head_norms_.push_back(at::cat({layer.q_norm.expand({s.heads, s.head_dim}),
                                    layer.k_norm.expand({s.kv_heads, s.head_dim})})
                               .contiguous());
@@ -162,7 +163,8 @@ void StaticStep::issue(Bucket& bucket) {
   bucket.hidden.clear();
   for (size_t l = 0; l < model_.layers.size(); ++l) {
     const LayerTensors& layer = model_.layers[l];
-    h = h + attention(layer, head_norms_[l], norm(h, layer.input_norm, model_.eps), view);
+    h = h + attention(layer, head_norms_.empty() ? Tensor() : head_norms_[l],
+                      norm(h, layer.input_norm, model_.eps), view);
     const Tensor both = times(norm(h, layer.post_attention_norm, model_.eps), layer.gate_up_proj);
     const Tensor gated = at::silu(both.narrow(1, 0, s.intermediate)) *
                          both.narrow(1, s.intermediate, s.intermediate);
@@ -184,8 +186,10 @@ Tensor StaticStep::attention(const LayerTensors& layer, const Tensor& norms, con
                              const View& view) const {
   const ModelShape& s = model_.shape;
   const int64_t heads = s.heads, kv_heads = s.kv_heads, dim = s.head_dim;
-  const Tensor qkv = times(x, layer.qkv_proj).view({heads + 2 * kv_heads, dim});
-  const Tensor qk = at::rms_norm(qkv.narrow(0, 0, heads + kv_heads), {dim}, {}, model_.eps) * norms;
+  const Tensor qkv =
+      at::linear(x, layer.qkv_proj, layer.qkv_bias).view({heads + 2 * kv_heads, dim});
+  Tensor qk = qkv.narrow(0, 0, heads + kv_heads);
+  if (norms.defined()) qk = at::rms_norm(qk, {dim}, {}, model_.eps) * norms;
   const Tensor rotated = rotate(qk, view.cos, view.sin);
   Tensor k_cache = layer.k_cache.select(0, 0), v_cache = layer.v_cache.select(0, 0);
   k_cache.index_copy_(1, position_, rotated.narrow(0, heads, kv_heads).unsqueeze(1));

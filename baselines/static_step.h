@@ -1,4 +1,4 @@
-// One decode step of Qwen3 with tensors of fixed shape and place, so that a CUDA graph can hold it:
+// One decode step with tensors of fixed shape and place, so that a CUDA graph can hold it:
 // the id, the position and the results stay on the device, and attention reads a bucket of KV rows,
 // with a mask over the rows that are not written yet. For .cpp files of this folder, which include
 // ATen before this header.

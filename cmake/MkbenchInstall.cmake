@@ -7,8 +7,8 @@ set(MKBENCH_DATA
   LICENSE
   references/decoder.py
   references/engine_abi.h
-  references/model_shape.h
-  references/shape_table.h
+  references/model/shape.h
+  references/model/published.h
   reports/ratchet.json
   # The packages that mkbench fleet installs on its first call.
   scripts/requirements/fleet.txt
@@ -23,7 +23,7 @@ set(MKBENCH_SCRIPTS
   fleet_cards.py
   fleet_cells.py fleet_checks.py fleet_gpus.py fleet_page.py fleet_plan.py fleet_rows.py fleet_store.py fleet_submit.py
   fleet_worker.py history.py host.py hub_cache.py needed_memory.py nvtx_ranges.py page_charts.py page_tables.py pinned_wheels.py
-  plot_history.py plot_report.py qwen3_hf.py reference_prompts.py reference_steps.py report_file.py report_page.py shape_table.py
+  plot_history.py plot_report.py hf_model.py reference_prompts.py reference_steps.py report_file.py report_page.py shape_table.py
   sqlite_store.py synthetic_checkpoint.py text_tables.py token_texts.py torch_decoder.py train_tiny.py whole_file.py)
 list(TRANSFORM MKBENCH_SCRIPTS PREPEND scripts/)
 
@@ -60,6 +60,8 @@ foreach(file IN LISTS MKBENCH_DATA MKBENCH_SCRIPTS)
   install(FILES ${PROJECT_SOURCE_DIR}/${file} DESTINATION ${mkbench_root}/${folder})
 endforeach()
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/references/data DESTINATION ${mkbench_root}/references)
+# scripts/checkpoint_format.py reads them.
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/references/model/families DESTINATION ${mkbench_root}/references/model)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/scripts/page ${PROJECT_SOURCE_DIR}/scripts/templates DESTINATION ${mkbench_root}/scripts)
 
 # find_package(mkbench): mkbench::engine_abi, and the program as mkbench::mkbench.

@@ -55,9 +55,10 @@ TORCH_EXAMPLES = "tests/engines/"
 # Sources of `mkbench new-engine`: they are compiled in a user's folder, beside a copy of this header and no other.
 TEMPLATES, TEMPLATE_HEADER = "scripts/templates/", "engine_abi.h"
 # Folders in which a unit bears the name of its header. HEADERLESS units have none: programs, commands (declared in
-# commands.h), makers of engines (engine_maker.h), benchmarks, rows of shapes, libraries that others load.
+# commands.h), makers of engines (engine_maker.h), benchmarks, rows of shapes, families (family.h), libraries that others
+# load.
 NAMED_BY_HEADER = {"references", "kernels", "baselines", "harness"}
-HEADERLESS = re.compile(r"(^|[/_])main\.cpp$|/(engine|library|python_recorder)\.cpp$|/(commands|micro|rows)/")
+HEADERLESS = re.compile(r"(^|[/_])main\.cpp$|/(engine|library|python_recorder)\.cpp$|/(commands|families|micro|rows)/")
 
 
 def check_room(path: str, target: str) -> str:

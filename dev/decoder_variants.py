@@ -10,7 +10,7 @@ import dataclasses
 import torch
 
 import scripts_path  # noqa: F401
-from qwen3_hf import exact_inv_freq
+from hf_model import exact_inv_freq
 
 LATE_LAYER = -2
 

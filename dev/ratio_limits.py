@@ -24,7 +24,7 @@ import torch
 import scripts_path  # noqa: F401
 import checkpoint_format
 import decoder_variants as dv
-import qwen3_hf as hf
+import hf_model as hf
 import report_file
 from capture_reference import default_path, load
 from reference_steps import kl_over_top

@@ -4,7 +4,7 @@
 usage: synthetic_margins.py [--layers N] [--sets SET,...] [--device cpu|cuda] [--out FILE.json] SHAPE...
        synthetic_margins.py --render FILE.json    writes README.md beside it
 
-Each shape of references/shape_table.h runs as a cut of N layers [4], whose planted layers move with the layer
+Each shape of references/model/published.h runs as a cut of N layers [4], whose planted layers move with the layer
 count; --layers 0 runs the whole model. Every step takes the closed form's id as input, so "equal" ids are those
 of a greedy run. The smallest margin (top logit minus the next) is that of the fp32 run. D is the largest pairwise
 error of bf16 with an fp32 head against fp32, over the top 32 ids. Exit status 1 where an id differs or D exceeds 0.5.
@@ -59,7 +59,7 @@ def measure(shape, lagset, device):
     """The table's entry for one shape and lag set."""
     import torch
 
-    import qwen3_hf as hf
+    import hf_model as hf
 
     begin = time.monotonic()
     prompts, paths = prepare(lagset, shape)
@@ -128,7 +128,7 @@ def main():
             synthetic.lags(lagset, shape)
     except ValueError as error:
         parser.error(str(error))
-    import qwen3_hf as hf
+    import hf_model as hf
 
     try:
         hf.use_device(args.device)

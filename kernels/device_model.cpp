@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "kernels/host_copies.h"
+#include "references/model/rope.h"
 #include "references/weights.h"
 
 namespace mkbench {
@@ -48,13 +49,8 @@ DeviceBuffer<Bf16> add_layers(const ModelWeights& weights, PlantedFault fault, C
 // Angles are fp32 products, because the model was trained with those; their cosines and sines are
 // computed in double and rounded once.
 DeviceBuffer<RopePair> upload_rope(const ModelConfig& config, int max_context, PlantedFault fault) {
-  const double theta = effective_theta(config.rope_theta, fault);
-  const int half = config.shape.head_dim / 2;
-  std::vector<float> frequency(static_cast<size_t>(half));
-  for (int i = 0; i < half; ++i) {
-    const float exponent = static_cast<float>(2 * i) / static_cast<float>(config.shape.head_dim);
-    frequency[static_cast<size_t>(i)] = 1.0f / std::pow(static_cast<float>(theta), exponent);
-  }
+  const std::vector<float> frequency =
+      inverse_frequencies(effective_rope(config.rope, fault), config.shape.head_dim);
   std::vector<RopePair> table;
   table.reserve(static_cast<size_t>(max_context) * frequency.size());
   for (int position = 0; position < max_context; ++position) {

@@ -23,7 +23,8 @@ std::string layer_shape_text(const ModelShape& s) {
   return "hidden_size " + std::to_string(s.hidden) + ", intermediate_size " +
          std::to_string(s.intermediate) + ", num_attention_heads " + std::to_string(s.heads) +
          ", num_key_value_heads " + std::to_string(s.kv_heads) + ", head_dim " +
-         std::to_string(s.head_dim);
+         std::to_string(s.head_dim) + (s.qk_norm ? "" : ", no QK-norm") +
+         (s.qkv_bias ? ", biases of q, k and v" : "");
 }
 
 std::string compiled_layer_shapes() {

@@ -2,7 +2,7 @@
 // of layers and of vocabulary rows are run-time values, so models that differ only there share a shape.
 #pragma once
 
-#include "references/shape_table.h"
+#include "references/model/published.h"
 
 namespace mkbench {
 
@@ -25,6 +25,15 @@ constexpr LayerShapes distinct_layer_shapes() {
 }
 
 inline constexpr LayerShapes kLayerShapes = distinct_layer_shapes();
+
+constexpr bool all_have_only_qk_norm() {
+  for (int i = 0; i < kLayerShapes.count; ++i) {
+    if (!kLayerShapes.shapes[i].has_qwen3_layers()) return false;
+  }
+  return true;
+}
+static_assert(all_have_only_qk_norm(),
+              "kernels have no code for layers without QK-norm, or with biases");
 
 // The index in kLayerShapes of the row `name` of the shape table; -1 if the table has no such row.
 constexpr int layer_shape_index(const char* name) {

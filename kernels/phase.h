@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "references/model_shape.h"
+#include "references/model/shape.h"
 
 namespace mkbench {
 

@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-#include "references/model_shape.h"
+#include "references/model/shape.h"
 
 namespace mkbench {
 

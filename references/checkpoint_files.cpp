@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "references/base/json_strict.h"
+#include "references/foreign_folder.h"
 
 namespace mkbench {
 namespace {
@@ -199,12 +200,14 @@ Checkpoint open_checkpoint(const fs::path& folder, ModelFindings& findings) {
     ShardOpener(folder, checkpoint, findings).open();
   } else {
     checkpoint.opened = false;
+    const std::string form = foreign_folder(folder);
     findings.add({.severity = Severity::kFatal,
                   .field = "weights",
                   .expected = fmt::format("{} or {}", kSingleFile, kIndexFile),
                   .found = "neither",
                   .source = "folder",
-                  .text = fmt::format("holds neither {} nor {}", kSingleFile, kIndexFile)},
+                  .text = fmt::format("holds neither {} nor {}{}", kSingleFile, kIndexFile,
+                                      form.empty() ? "" : "; it holds " + form)},
                  folder.string());
   }
   return checkpoint;

@@ -224,9 +224,9 @@ void for_each_chunk(const Located& located, std::vector<Bf16>& buffer, Use use) 
 
 }  // namespace
 
-std::vector<NamedTensor> tensor_table_of(const ModelKind& kind, const ModelConfig& config) {
+std::vector<NamedTensor> tensor_table_of(const Family& family, const ModelConfig& config) {
   std::vector<NamedTensor> table = tensor_table(config);
-  for (NamedTensor& t : table) t.name = name_in(kind, t.name);
+  for (NamedTensor& t : table) t.name = name_in(family, t.name);
   return table;
 }
 
@@ -261,9 +261,9 @@ std::string HeldPart::text() const {
                      bytes);
 }
 
-std::vector<HeldPart> uncovered_parts(const ModelKind& kind, const Checkpoint& checkpoint) {
+std::vector<HeldPart> uncovered_parts(const Family& family, const Checkpoint& checkpoint) {
   std::vector<HeldPart> parts;
-  for (const UncoveredPart& part : kind.uncovered) {
+  for (const UncoveredPart& part : family.uncovered) {
     HeldPart held{&part};
     for (auto at = checkpoint.tensors.lower_bound(std::string(part.prefix));
          at != checkpoint.tensors.end() && at->first.starts_with(part.prefix); ++at) {

@@ -9,15 +9,15 @@
 #include <vector>
 
 #include "references/checkpoint_files.h"
-#include "references/runnable.h"
+#include "references/model/family.h"
 #include "references/weights.h"
 
 namespace mkbench {
 
 // Functions with `findings` add to them what they find, and throw as ModelFindings::add() does.
 
-// tensor_table() with the names of `kind`.
-std::vector<NamedTensor> tensor_table_of(const ModelKind& kind, const ModelConfig& config);
+// tensor_table() with the names of `family`.
+std::vector<NamedTensor> tensor_table_of(const Family& family, const ModelConfig& config);
 
 // Requires every name of `table`, which begins with the embedding, but the head only if `tied` is
 // false. Any other name means another model, unless `is_left_out` is true for it.
@@ -33,8 +33,8 @@ struct HeldPart {
 
   std::string text() const;  // "code predictor: 57 tensors, 12345 bytes"
 };
-// The parts of `kind.uncovered` of which the checkpoint has at least one tensor.
-std::vector<HeldPart> uncovered_parts(const ModelKind& kind, const Checkpoint& checkpoint);
+// The parts of `family.uncovered` of which the checkpoint has at least one tensor.
+std::vector<HeldPart> uncovered_parts(const Family& family, const Checkpoint& checkpoint);
 
 // Requires BF16 and the rows and columns of `t` (0: any number). Returns false after a finding.
 bool check_type_and_shape(const Located& located, const NamedTensor& t, const ModelShape& shape,

@@ -10,6 +10,7 @@
 #include "references/base/json_strict.h"
 #include "references/config_fields.h"
 #include "references/config_scan.h"
+#include "references/foreign_folder.h"
 
 namespace mkbench {
 namespace {
@@ -18,10 +19,13 @@ using nlohmann::json;
 
 constexpr size_t kMaxConfigBytes = 1'000'000;
 
-// head_dim is never derived: two derivations are in use, and neither fits every published model.
+// Qwen3's head_dim is never derived: two derivations are in use, and neither fits every published
+// model.
 constexpr const char* kWhyNotDerived =
     "; head_dim is not derived from the others: versions of transformers disagree between "
     "hidden_size / num_attention_heads and 128";
+
+constexpr int kMostHeadDim = 1'024;
 
 // An integer field and the range that holds every real model; a value outside means a damaged file.
 struct IntegerField {
@@ -35,7 +39,7 @@ constexpr IntegerField kIntegerFields[] = {
     {"num_hidden_layers", 1, 1'024, &ModelShape::layers},
     {"num_attention_heads", 1, 1'024, &ModelShape::heads},
     {"num_key_value_heads", 1, 1'024, &ModelShape::kv_heads},
-    {"head_dim", 2, 1'024, &ModelShape::head_dim},
+    {"head_dim", 2, kMostHeadDim, &ModelShape::head_dim},
     {"vocab_size", 1, 16'777'216, &ModelShape::vocab},
     {"max_position_embeddings", 1, 16'777'216, nullptr},
 };
@@ -44,7 +48,7 @@ constexpr const char* kOtherNeeded[] = {"model_type", "architectures", "hidden_a
                                         "tie_word_embeddings"};
 
 // Reads a config.json. `top` is the file's object, `own` the decoder's, which is the same one in a
-// model of kind qwen3.
+// model without a config_key.
 class ConfigReader {
  public:
   ConfigReader(const ConfigFields& top, const ConfigFields& own, ConfigScan& scan)
@@ -52,15 +56,20 @@ class ConfigReader {
 
   void read() {
     check_architectures();
-    if (top_.find("quantization_config") != nullptr)
-      top_.report(Severity::kUnsupported, "quantization_config", "absent", "present",
-                  "quantization_config is present: quantised checkpoints are unsupported");
+    for (const char* key : {"quantization_config", "quantization"}) {  // the latter is MLX's
+      if (top_.find(key) != nullptr)
+        top_.report(Severity::kUnsupported, key, "absent", "present",
+                    fmt::format("{} is present: quantised checkpoints are unsupported", key));
+    }
     check_all_present();
     ModelConfig& config = scan_.config;
     for (const IntegerField& field : kIntegerFields) {
       const int value = integer(field);
       (field.member != nullptr ? config.shape.*field.member : config.max_positions) = value;
     }
+    config.shape.qk_norm = scan_.family->qk_norm;
+    config.shape.qkv_bias = scan_.family->qkv_bias;
+    derive_heads();
     check_heads();
     if (own_.has("rms_norm_eps"))
       config.rms_norm_eps =
@@ -73,14 +82,17 @@ class ConfigReader {
 
  private:
   bool is_needed(const std::string& key) const {
-    return key != "tie_word_embeddings" || !scan_.kind->may_omit_tie;
+    if (key == "tie_word_embeddings") return !scan_.family->may_omit_tie;
+    if (key == "head_dim") return !scan_.family->may_omit_head_dim;
+    if (key == "num_key_value_heads") return !scan_.family->may_omit_kv_heads;
+    return true;
   }
 
   void check_architectures() const {
     const auto at = top_.object().find("architectures");
     if (at == top_.object().end()) return;
-    const std::string wanted = fmt::format("['{}']", scan_.kind->architecture);
-    if (at->is_array() && at->size() == 1 && at->front() == scan_.kind->architecture) return;
+    const std::string wanted = fmt::format("['{}']", scan_.family->architecture);
+    if (at->is_array() && at->size() == 1 && at->front() == scan_.family->architecture) return;
     const bool nameable = at->is_array() && !at->empty();
     const std::string found =
         nameable ? "[" + describe(at->front()) + (at->size() > 1 ? ", ...]" : "]") : describe(*at);
@@ -91,7 +103,7 @@ class ConfigReader {
   void check_all_present() const {
     std::vector<std::pair<std::string, const ConfigFields*>> missing;
     for (const IntegerField& field : kIntegerFields) {
-      if (!own_.has(field.key)) missing.emplace_back(field.key, &own_);
+      if (is_needed(field.key) && !own_.has(field.key)) missing.emplace_back(field.key, &own_);
     }
     for (const std::string key : kOtherNeeded) {
       const ConfigFields& fields = key == "model_type" || key == "architectures" ? top_ : own_;
@@ -111,7 +123,7 @@ class ConfigReader {
   // Returns 0 if the value is absent or, with a finding, if it is no integer in the field's range.
   int integer(const IntegerField& field) const {
     const auto at = own_.object().find(field.key);
-    if (at == own_.object().end()) return 0;
+    if (at == own_.object().end() || (at->is_null() && !is_needed(field.key))) return 0;
     // nlohmann holds negative integers signed, all others unsigned, and makes a float of a number
     // with a fraction or an exponent.
     const bool fits = at->is_number_unsigned() &&
@@ -121,6 +133,21 @@ class ConfigReader {
     own_.fatal(field.key, fmt::format("an integer from {} to {}", field.min, field.max),
                describe(*at));
     return 0;
+  }
+
+  // What transformers takes for a missing head_dim or num_key_value_heads in such a family.
+  void derive_heads() {
+    ModelShape& s = scan_.config.shape;
+    if (s.heads == 0) return;
+    if (!is_needed("num_key_value_heads") && own_.find("num_key_value_heads") == nullptr)
+      s.kv_heads = s.heads;
+    if (is_needed("head_dim") || own_.find("head_dim") != nullptr || s.hidden == 0) return;
+    s.head_dim = s.hidden / s.heads;
+    if (s.hidden % s.heads == 0 && s.head_dim <= kMostHeadDim) return;
+    own_.report(Severity::kFatal, "head_dim", "a value", "absent",
+                fmt::format("head_dim is absent, and hidden_size {} / num_attention_heads {} is no "
+                            "integer of at most {}",
+                            s.hidden, s.heads, kMostHeadDim));
   }
 
   void check_heads() const {
@@ -150,9 +177,16 @@ class ConfigReader {
     if (act != own_.object().end() && *act != "silu")
       own_.report(Severity::kUnsupported, "hidden_act", "'silu'", describe(*act),
                   fmt::format("hidden_act is {}, supported: 'silu'", describe(*act)));
-    for (const char* key : {"attention_bias", "use_sliding_window"}) {
-      if (own_.find(key) != nullptr && own_.boolean(key).value_or(false))
+    for (const std::string_view name : scan_.family->unsupported_keys) {
+      const std::string key(name);
+      if (own_.find(key) != nullptr && own_.boolean(key.c_str()).value_or(false))
         own_.unsupported(key, "false", "true");
+    }
+    if (const std::string key(scan_.family->null_key); !key.empty()) {
+      if (!own_.has(key))
+        own_.fatal(key, "null", "absent");
+      else if (const json* value = own_.find(key))
+        own_.unsupported(key, "null", describe(*value));
     }
     if (const json* types = own_.find("layer_types")) check_layer_types(*types);
   }
@@ -191,27 +225,40 @@ class ConfigReader {
   ConfigScan& scan_;
 };
 
-// The row of the file's model_type; Qwen3's row if it is missing or, with a finding, unknown.
-const ModelKind& kind_of(const json& root, const ConfigFields& top) {
+// The family of the file's model_type; Qwen3 if it is missing or, with a finding, unknown.
+const Family& family_of(const json& root, const ConfigFields& top) {
   const auto type = root.find("model_type");
-  if (type == root.end()) return kModelKinds[0];  // ConfigReader reports all missing keys
+  if (type == root.end()) return kQwen3Family;  // ConfigReader reports all missing keys
   const bool is_text = type->is_string();
-  const ModelKind* kind = is_text ? find_kind(type->get_ref<const std::string&>()) : nullptr;
-  if (kind == nullptr)
-    top.report(Severity::kUnsupported, "model_type", loadable_kinds(), describe(*type),
-               fmt::format("model_type is {}, supported: {}", describe(*type), loadable_kinds()));
-  return kind != nullptr ? *kind : kModelKinds[0];
+  const Family* family = is_text ? find_family(type->get_ref<const std::string&>()) : nullptr;
+  if (family == nullptr)
+    top.report(
+        Severity::kUnsupported, "model_type", loadable_families(), describe(*type),
+        fmt::format("model_type is {}, supported: {}", describe(*type), loadable_families()));
+  return family != nullptr ? *family : kQwen3Family;
 }
 
 // The decoder's object inside `root`; null, and a finding, if it is missing.
-const json* decoder_object(const json& root, const ModelKind& kind, const std::string& path,
+const json* decoder_object(const json& root, const Family& family, const std::string& path,
                            ModelFindings& findings) {
-  if (kind.config_key.empty()) return &root;
-  const auto at = root.find(std::string(kind.config_key));
+  if (family.config_key.empty()) return &root;
+  const auto at = root.find(std::string(family.config_key));
   if (at != root.end() && at->is_object()) return &*at;
   const std::string found = at == root.end() ? "absent" : describe(*at);
-  ConfigFields(root, "", path, findings).fatal(std::string(kind.config_key), "an object", found);
+  ConfigFields(root, "", path, findings).fatal(std::string(family.config_key), "an object", found);
   return nullptr;
+}
+
+nlohmann::ordered_json rope_text(const Rope& rope) {
+  nlohmann::ordered_json object = {{"rope_type", rope_type(rope.scaling)},
+                                   {"rope_theta", rope.theta}};
+  if (rope.scaling != RopeScaling::kNone) object["factor"] = rope.factor;
+  if (rope.scaling == RopeScaling::kLlama3) {
+    object["low_freq_factor"] = rope.low_freq_factor;
+    object["high_freq_factor"] = rope.high_freq_factor;
+    object["original_max_position_embeddings"] = rope.original_positions;
+  }
+  return object;
 }
 
 }  // namespace
@@ -229,10 +276,10 @@ ConfigScan scan_config(const json& root, const std::string& path, ModelFindings&
                  path);
     return scan;
   }
-  // The kind of model is checked first, because a foreign config lacks or renames half of the keys.
-  scan.kind = &kind_of(root, top);
-  const std::string key(scan.kind->config_key);
-  const json* decoder = decoder_object(root, *scan.kind, path, findings);
+  // The family is checked first, because a foreign config lacks or renames half of the keys.
+  scan.family = &family_of(root, top);
+  const std::string key(scan.family->config_key);
+  const json* decoder = decoder_object(root, *scan.family, path, findings);
   const ConfigFields own(decoder != nullptr ? *decoder : root, key.empty() ? "" : key + ".", path,
                          findings);
   ConfigReader(top, own, scan).read();
@@ -246,26 +293,34 @@ ModelConfig parse_config(std::string_view text, const std::string& path) {
 }
 
 nlohmann::json read_config_json(const std::filesystem::path& path) {
+  std::error_code unreadable;
+  if (std::filesystem::symlink_status(path, unreadable).type() ==
+      std::filesystem::file_type::not_found) {
+    if (const std::string form = foreign_folder(path.parent_path()); !form.empty())
+      throw Error(ErrorKind::kBadInput,
+                  fmt::format("{}: missing; beside it is {}", path.string(), form));
+  }
   return parse_json_strict(read_small_file(path, kMaxConfigBytes), path.string(),
                            {.bytes = kMaxConfigBytes});
 }
 
 std::string config_text(const ModelConfig& config) {
+  const ModelShape& s = config.shape;
+  const Family& family = s.qk_norm ? kQwen3Family : s.qkv_bias ? kQwen2Family : kLlamaFamily;
   nlohmann::ordered_json root = {
-      {"architectures", nlohmann::ordered_json::array({"Qwen3ForCausalLM"})},
-      {"model_type", "qwen3"},
+      {"architectures", nlohmann::ordered_json::array({family.architecture})},
+      {"model_type", family.model_type},
       {"dtype", "bfloat16"},
       {"hidden_act", "silu"},
-      {"attention_bias", false},
       {"attention_dropout", 0.0},
       {"use_cache", true},
-      {"use_sliding_window", false},
       {"rms_norm_eps", config.rms_norm_eps},
-      {"rope_parameters", {{"rope_type", "default"}, {"rope_theta", config.rope_theta}}},
+      {"rope_parameters", rope_text(config.rope)},
       {"tie_word_embeddings", config.tie_word_embeddings},
   };
+  for (const std::string_view key : family.unsupported_keys) root[std::string(key)] = false;
   for (const IntegerField& field : kIntegerFields)
-    root[field.key] = field.member != nullptr ? config.shape.*field.member : config.max_positions;
+    root[field.key] = field.member != nullptr ? s.*field.member : config.max_positions;
   return root.dump(2) + "\n";
 }
 

@@ -88,8 +88,8 @@ class ConfigFields {
 
 struct ConfigScan;
 
-// Reads theta and refuses every variant of RoPE but plain RoPE and, where the kind of model has it,
-// mRoPE.
+// Reads theta and the scaling of frequencies, and refuses every variant of RoPE but plain RoPE and
+// those that the family has.
 void read_rope(const ConfigFields& fields, ConfigScan& scan);
 
 }  // namespace mkbench

@@ -21,6 +21,7 @@ class RopeReader {
     const json* scaling = fields_.find("rope_scaling");
     if (parameters != nullptr) check_object("rope_parameters", *parameters);
     if (scaling != nullptr) check_object("rope_scaling", *scaling);
+    if (parameters != nullptr && scaling != nullptr) check_agreement(*parameters, *scaling);
     if (const json* factor = fields_.find("partial_rotary_factor"))
       check_partial_rotary("partial_rotary_factor", *factor);
 
@@ -46,23 +47,24 @@ class RopeReader {
 
  private:
   void take_theta(double theta, const char* shown) const {
-    ModelConfig& config = scan_.config;
-    if (config.rope_theta_key.empty()) {
-      config.rope_theta = theta;
-      config.rope_theta_key = shown;
-    } else if (theta != config.rope_theta) {
-      fields_.report(Severity::kFatal, shown,
-                     fmt::format("{} as in {}", config.rope_theta, config.rope_theta_key),
-                     fmt::format("{}", theta),
-                     fmt::format("{} is {} but {} is {}", config.rope_theta_key, config.rope_theta,
-                                 shown, theta));
+    Rope& rope = scan_.config.rope;
+    if (rope.theta_key.empty()) {
+      rope.theta = theta;
+      rope.theta_key = shown;
+    } else if (theta != rope.theta) {
+      fields_.report(
+          Severity::kFatal, shown, fmt::format("{} as in {}", rope.theta, rope.theta_key),
+          fmt::format("{}", theta),
+          fmt::format("{} is {} but {} is {}", rope.theta_key, rope.theta, shown, theta));
     }
   }
 
-  // Refuses an object that describes anything but plain RoPE, or mRoPE where the model has it.
+  // Refuses an object that describes anything but plain RoPE, or what the family has beside it.
   void check_object(const std::string& name, const json& rope) const {
     if (!rope.is_object()) return fields_.fatal(name, "null or an object", describe(rope));
+    const RopeScaling scaling = read_scaling(name, rope);
     for (const auto& [key, value] : rope.items()) {
+      if (is_of_scaling(key, scaling)) continue;
       const std::string shown = name + "." + key;
       if (key == "mrope_section") read_sections(value);
       if (key == "interleaved" || key == "mrope_interleaved")
@@ -71,10 +73,11 @@ class RopeReader {
           key == "mrope_section" || key == "interleaved" || key == "mrope_interleaved";
       if (value.is_null() || key == "rope_theta") continue;
       if (key == "rope_type" || key == "type") {
-        if (value != "default") fields_.unsupported(shown, "'default'", describe(value));
+        if (value != "default" && scaling == RopeScaling::kNone)
+          fields_.unsupported(shown, scalable(), describe(value));
       } else if (key == "partial_rotary_factor") {
         check_partial_rotary(shown, value);
-      } else if (of_mrope && scan_.kind->mrope) {
+      } else if (of_mrope && scan_.family->mrope) {
         if (key == "mrope_section") check_sections(shown, value);
       } else {
         fields_.report(Severity::kUnsupported, name + "." + in_quotes(key, 60), "absent",
@@ -83,6 +86,86 @@ class RopeReader {
                                    name + "." + in_quotes(key, 60), describe(value)));
       }
     }
+  }
+
+  // transformers drops rope_parameters where rope_scaling is not empty.
+  void check_agreement(const json& parameters, const json& scaling) const {
+    const bool both = parameters.is_object() && scaling.is_object();
+    if (!both || parameters.empty() || scaling.empty()) return;
+    if (parameters.contains("rope_theta") && !scaling.contains("rope_theta") &&
+        !fields_.has("rope_theta"))
+      fields_.fatal("rope_scaling.rope_theta",
+                    "that of rope_parameters, which transformers drops here", "absent");
+    if (!scan_.family->scales_rope) return;
+    for (const char* key :
+         {"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"}) {
+      const json *one = ConfigFields::find(parameters, key),
+                 *other = ConfigFields::find(scaling, key);
+      if (one == nullptr && other == nullptr) continue;
+      if (one != nullptr && other != nullptr && *one == *other) continue;
+      const std::string shown = std::string("rope_scaling.") + key;
+      fields_.fatal(
+          shown,
+          (one != nullptr ? describe(*one) : "absent") + std::string(" as in rope_parameters"),
+          other != nullptr ? describe(*other) : "absent");
+    }
+  }
+
+  std::string scalable() const {
+    return scan_.family->scales_rope ? "'default', 'linear' or 'llama3'" : "'default'";
+  }
+
+  static bool is_of_scaling(const std::string& key, RopeScaling scaling) {
+    if (scaling == RopeScaling::kNone) return false;
+    if (key == "factor") return true;
+    return scaling == RopeScaling::kLlama3 &&
+           (key == "low_freq_factor" || key == "high_freq_factor" ||
+            key == "original_max_position_embeddings");
+  }
+
+  // Reads the scaling that an object asks for, kNone where it asks for none or the family has none.
+  RopeScaling read_scaling(const std::string& name, const json& object) const {
+    if (!scan_.family->scales_rope) return RopeScaling::kNone;
+    const json* type = ConfigFields::find(object, "rope_type");
+    if (type == nullptr) type = ConfigFields::find(object, "type");
+    RopeScaling scaling = RopeScaling::kNone;
+    for (const RopeScaling known : {RopeScaling::kLinear, RopeScaling::kLlama3}) {
+      if (type != nullptr && *type == rope_type(known)) scaling = known;
+    }
+    if (scaling == RopeScaling::kNone) return scaling;
+    Rope& rope = scan_.config.rope;
+    rope.scaling = scaling;
+    rope.factor = scaling_number(name, object, "factor", 1e6);
+    if (scaling == RopeScaling::kLinear) return scaling;
+    rope.low_freq_factor = scaling_number(name, object, "low_freq_factor", 1e6);
+    rope.high_freq_factor = scaling_number(name, object, "high_freq_factor", 1e6);
+    const double positions =
+        scaling_number(name, object, "original_max_position_embeddings", 16'777'216);
+    rope.original_positions = static_cast<int>(positions);
+    if (rope.original_positions != positions)
+      fields_.fatal(name + ".original_max_position_embeddings", "an integer",
+                    fmt::format("{}", positions));
+    // transformers prefers this key of the decoder's own object to that of the RoPE object.
+    const json* preferred = fields_.find("original_max_position_embeddings");
+    if (preferred != nullptr && *preferred != positions)
+      fields_.fatal("original_max_position_embeddings",
+                    fmt::format("{} as in {}", rope.original_positions, name),
+                    describe(*preferred));
+    if (rope.high_freq_factor <= rope.low_freq_factor)
+      fields_.fatal(name + ".high_freq_factor",
+                    fmt::format("above low_freq_factor {}", rope.low_freq_factor),
+                    fmt::format("{}", rope.high_freq_factor));
+    return scaling;
+  }
+
+  // 1 and a finding where the key is absent or holds no such number.
+  double scaling_number(const std::string& name, const json& object, const char* key,
+                        double max) const {
+    const std::string shown = name + "." + key;
+    if (ConfigFields::find(object, key) != nullptr)
+      return fields_.number(object, key, shown, max).value_or(1);
+    fields_.fatal(shown, "a number", "absent");
+    return 1;
   }
 
   void read_sections(const json& value) const {

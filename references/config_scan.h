@@ -8,15 +8,15 @@
 #include <vector>
 
 #include "references/config.h"
+#include "references/model/family.h"
 #include "references/model_finding.h"
-#include "references/runnable.h"
 
 namespace mkbench {
 
 struct ConfigScan {
   // A field is 0 or empty if the file lacks it or has a value that is not accepted.
   ModelConfig config;
-  const ModelKind* kind = &kModelKinds[0];  // Qwen3's where the file names no known kind
+  const Family* family = &kQwen3Family;  // also where the file names no known family
   bool tie_is_known = false;
   std::vector<int> mrope_section;  // number of frequencies of each position row; empty: plain RoPE
   bool mrope_interleaved = false;
@@ -30,7 +30,7 @@ ConfigScan scan_config(const nlohmann::json& root, const std::string& path,
 // A config.json as JSON, of at most 1 MB. Throws Error(kBadInput).
 nlohmann::json read_config_json(const std::filesystem::path& path);
 
-// What read_config() reads, with the kind of model. Throws Error(kBadInput) like read_config().
+// What read_config() reads, with the family of the model. Throws Error(kBadInput) like read_config().
 ConfigScan read_config_scan(const std::filesystem::path& path);
 
 }  // namespace mkbench

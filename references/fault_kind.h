@@ -8,6 +8,7 @@ enum class PlantedFault : int {
   kNone,
   // Planted in tables and parameters that every engine takes from its host side.
   kRopeTheta,
+  kRopeUnscaled,
   kSwapGateUp,
   kCacheLength,
   kAnglesBf16,
@@ -15,6 +16,7 @@ enum class PlantedFault : int {
   // Planted in weights and config before an engine gets them: with_planted_fault().
   kRopeInterleaved,
   kRotateSign,
+  kRopePairsShifted,
   kNormPlusOne,
   kFinalNormDropped,
   kEps1e5,
@@ -30,6 +32,7 @@ enum class PlantedFault : int {
   kWeightBitFlip,
   kWrongHead,
   kNanWeight,
+  kBiasDropped,
   // Planted inside the kernel: the host twin has all; plain::has_hook() says which ones plain has.
   kCacheLengthPlus,
   kQueryPosition,

@@ -14,6 +14,7 @@
 #include "references/checkpoint_rules.h"
 #include "references/inspection_facts.h"
 #include "references/manifest.h"
+#include "references/runnable.h"
 #include "references/synthetic.h"
 
 namespace mkbench {
@@ -26,8 +27,8 @@ constexpr int kMostLayers = 1'024;
 constexpr size_t kHashDigits = 64;
 
 // The number of layers by the names of tensors, for a config that lacks it.
-int layers_in(const Checkpoint& checkpoint, const ModelKind& kind) {
-  const std::string prefix = std::string(kind.trunk) + "layers.";
+int layers_in(const Checkpoint& checkpoint, const Family& family) {
+  const std::string prefix = std::string(family.trunk) + "layers.";
   int layers = 0;
   for (auto at = checkpoint.tensors.lower_bound(prefix);
        at != checkpoint.tensors.end() && at->first.starts_with(prefix); ++at) {
@@ -68,8 +69,8 @@ class FolderInspector {
  private:
   std::vector<NamedTensor> table() const {
     ModelConfig config = scan_.config;
-    if (config.shape.layers == 0) config.shape.layers = layers_in(checkpoint_, *scan_.kind);
-    return tensor_table_of(*scan_.kind, config);
+    if (config.shape.layers == 0) config.shape.layers = layers_in(checkpoint_, *scan_.family);
+    return tensor_table_of(*scan_.family, config);
   }
 
   void inspect_tensors() {
@@ -78,7 +79,7 @@ class FolderInspector {
     const bool may_lack_head = scan_.config.tie_word_embeddings || !scan_.tie_is_known;
     check_names(
         checkpoint_, expected, may_lack_head,
-        [&](const std::string& name) { return !uncovered_part(*scan_.kind, name).empty(); },
+        [&](const std::string& name) { return !uncovered_part(*scan_.family, name).empty(); },
         findings_);
     Sha256 hash;
     bool is_whole = true;
@@ -111,7 +112,7 @@ class FolderInspector {
   }
 
   void compare_heads(const Located& head) {
-    const auto embed = checkpoint_.tensors.find(std::string(scan_.kind->embedding));
+    const auto embed = checkpoint_.tensors.find(std::string(scan_.family->embedding));
     const bool is_comparable = embed != checkpoint_.tensors.end() &&
                                embed->second.entry->dtype == "BF16" &&
                                embed->second.entry->shape == head.entry->shape;
@@ -121,7 +122,7 @@ class FolderInspector {
 
   void add_head(bool is_whole) {
     if (!scan_.tie_is_known || !is_whole) return;
-    const std::string name(scan_.kind->head);
+    const std::string name(scan_.family->head);
     const bool in_file = checkpoint_.tensors.contains(name);
     const bool tied = scan_.config.tie_word_embeddings;
     inform(findings_, "LM head",
@@ -198,6 +199,12 @@ void judge(Inspection& inspection, const ModelShape& shape) {
     inspection.verdict_text = fmt::format(
         "not runnable: {} fatal, {} unsupported, {} that need a rebuild; because {}: {}", fatal,
         unsupported, rebuild, first->source, first->text);
+  } else if (!shape.has_qwen3_layers()) {
+    inspection.verdict = Runs::kAfterRebuild;
+    inspection.verdict_text = fmt::format(
+        "runnable without a megakernel: eager, graph and host-twin decode it, and no kernel has "
+        "code for layers {}",
+        shape.qkv_bias ? "with biases of q, k and v" : "without QK-norm");
   } else if (rebuild > 0) {
     inspection.verdict = Runs::kAfterRebuild;
     inspection.verdict_text = fmt::format(

@@ -20,7 +20,7 @@ struct Inspection {
   std::string model;   // as given to --model
   std::string folder;  // empty: made in memory
   std::string commit;  // of a hub model; else empty
-  // The published model with these dimensions (references/shape_table.h); empty: none.
+  // The published model with these dimensions (references/model/published.h); empty: none.
   std::string shape;
   bool values_read = false;  // every weight was read, for NaN, zeros and hashes
   std::vector<ModelFinding> findings;

@@ -8,6 +8,9 @@
 
 #include "references/base/json_strict.h"
 #include "references/checkpoint_rules.h"
+#include "references/config_fields.h"
+#include "references/model/rope.h"
+#include "references/runnable.h"
 
 namespace mkbench {
 namespace {
@@ -56,8 +59,6 @@ constexpr const char* kKnownKeys[] = {"model_type",
                                       "rope_scaling",
                                       "partial_rotary_factor",
                                       "quantization_config",
-                                      "attention_bias",
-                                      "use_sliding_window",
                                       "sliding_window",
                                       "layer_types",
                                       "dtype",
@@ -68,9 +69,7 @@ struct OptionalKey {
   const char* key;
   const char* taken_for;
 };
-constexpr OptionalKey kOptionalKeys[] = {{"attention_bias", "false"},
-                                         {"use_sliding_window", "false"},
-                                         {"layer_types", "full attention in every layer"},
+constexpr OptionalKey kOptionalKeys[] = {{"layer_types", "full attention in every layer"},
                                          {"partial_rotary_factor", "1"}};
 
 // A key of the file, which may be any text, escaped and cut for a finding's source.
@@ -87,7 +86,7 @@ class ConfigFacts {
  public:
   ConfigFacts(const json& root, const ConfigScan& scan, ModelFindings& findings)
       : root_(root), scan_(scan), findings_(findings) {
-    const std::string key(scan.kind->config_key);
+    const std::string key(scan.family->config_key);
     const auto inner = key.empty() ? root.end() : root.find(key);
     is_inner_ = inner != root.end() && inner->is_object();
     if (is_inner_) decoder_ = &*inner;
@@ -98,15 +97,14 @@ class ConfigFacts {
     add_kind();
     add_shape_facts(scan_.config, prefix_, findings_);
     add_rope();
-    struct Shown {
-      const char* key;
-      const char* expected;
-    };
-    for (const Shown& shown : {Shown{"tie_word_embeddings", ""}, Shown{"rms_norm_eps", "above 0"},
-                               Shown{"hidden_act", "'silu'"}, Shown{"attention_bias", "false"},
-                               Shown{"use_sliding_window", "false"}, Shown{"sliding_window", ""},
-                               Shown{"dtype", "'bfloat16'"}, Shown{"torch_dtype", "'bfloat16'"}})
-      show(*decoder_, prefix_, shown.key, shown.expected);
+    show(*decoder_, prefix_, "tie_word_embeddings");
+    show(*decoder_, prefix_, "rms_norm_eps", "above 0");
+    show(*decoder_, prefix_, "hidden_act", "'silu'");
+    for (const std::string_view key : scan_.family->unsupported_keys)
+      show(*decoder_, prefix_, std::string(key), "false");
+    show(*decoder_, prefix_, "sliding_window",
+         scan_.family->null_key == "sliding_window" ? "null" : "");
+    for (const char* key : {"dtype", "torch_dtype"}) show(*decoder_, prefix_, key, "'bfloat16'");
     add_absent();
     add_ids(root_, "config.json:");
     if (is_inner_) add_ids(*decoder_, prefix_);
@@ -114,37 +112,44 @@ class ConfigFacts {
   }
 
  private:
-  void show(const json& object, const std::string& prefix, const char* key,
+  void show(const json& object, const std::string& prefix, const std::string& key,
             const std::string& expected = {}) {
     const auto at = object.find(key);
     if (at != object.end()) inform(findings_, key, describe(*at), prefix + key, expected);
   }
 
   void add_kind() {
-    const ModelKind& kind = *scan_.kind;
-    const std::string path(kind.config_key);
-    show(root_, "config.json:", "model_type", loadable_kinds());
+    const Family& family = *scan_.family;
+    const std::string path(family.config_key);
+    show(root_, "config.json:", "model_type", loadable_families());
     inform(findings_, "decoder's config", path.empty() ? "the whole file" : path,
            "config.json:" + (path.empty() ? "model_type" : path));
     const std::string source = "config.json:model_type";
-    inform(findings_, "input of a step", std::string(kind.input), source, std::string(kTokenInput));
-    inform(findings_, "output of a step", std::string(kind.output), source,
+    inform(findings_, "input of a step", std::string(family.input), source,
+           std::string(kTokenInput));
+    inform(findings_, "output of a step", std::string(family.output), source,
            std::string(kLogitsOutput));
   }
 
   void add_rope() {
     const ModelConfig& config = scan_.config;
-    if (!config.rope_theta_key.empty())
-      inform(findings_, "rope_theta", fmt::format("{}", config.rope_theta),
-             prefix_ + config.rope_theta_key, "above 0");
+    if (!config.rope.theta_key.empty())
+      inform(findings_, "rope_theta", fmt::format("{}", config.rope.theta),
+             prefix_ + config.rope.theta_key, "above 0");
     for (const char* object : {"rope_parameters", "rope_scaling"}) {
       const auto at = decoder_->find(object);
       if (at == decoder_->end() || !at->is_object()) continue;
       for (const char* key : {"rope_type", "type"}) {
         if (at->contains(key))
           inform(findings_, "rope_type", describe(at->at(key)),
-                 fmt::format("{}{}.{}", prefix_, object, key), "'default'");
+                 fmt::format("{}{}.{}", prefix_, object, key),
+                 scan_.family->scales_rope ? "'default', 'linear' or 'llama3'" : "'default'");
       }
+    }
+    if (const std::string scaling = scaling_text(config.rope); !scaling.empty()) {
+      const bool in_scaling = ConfigFields::find(*decoder_, "rope_scaling") != nullptr;
+      inform(findings_, "RoPE scaling", scaling,
+             prefix_ + (in_scaling ? "rope_scaling" : "rope_parameters"));
     }
     if (scan_.mrope_section.empty()) return;
     const int half = config.shape.head_dim / 2;
@@ -164,9 +169,20 @@ class ConfigFacts {
         inform(findings_, optional.key, fmt::format("absent: {}", optional.taken_for),
                prefix_ + optional.key);
     }
-    if (!decoder_->contains("tie_word_embeddings") && scan_.kind->may_omit_tie)
+    for (const std::string_view name : scan_.family->unsupported_keys) {
+      const std::string key(name);
+      if (!decoder_->contains(key)) inform(findings_, key, "absent: false", prefix_ + key);
+    }
+    if (ConfigFields::find(*decoder_, "head_dim") == nullptr && scan_.family->may_omit_head_dim)
+      inform(findings_, "head_dim", "absent: hidden_size / num_attention_heads",
+             prefix_ + "head_dim");
+    if (ConfigFields::find(*decoder_, "num_key_value_heads") == nullptr &&
+        scan_.family->may_omit_kv_heads)
+      inform(findings_, "num_key_value_heads", "absent: num_attention_heads",
+             prefix_ + "num_key_value_heads");
+    if (!decoder_->contains("tie_word_embeddings") && scan_.family->may_omit_tie)
       inform(findings_, "tie_word_embeddings",
-             fmt::format("absent: {} is a tensor of its own", scan_.kind->head),
+             fmt::format("absent: {} is a tensor of its own", scan_.family->head),
              prefix_ + "tie_word_embeddings");
   }
 
@@ -185,8 +201,10 @@ class ConfigFacts {
   void add_unread_keys() {
     std::vector<std::string> names;
     for (const auto& [key, value] : decoder_->items()) {
+      const auto& unsupported = scan_.family->unsupported_keys;
       const bool is_known =
-          std::find(std::begin(kKnownKeys), std::end(kKnownKeys), key) != std::end(kKnownKeys);
+          std::find(std::begin(kKnownKeys), std::end(kKnownKeys), key) != std::end(kKnownKeys) ||
+          std::find(unsupported.begin(), unsupported.end(), key) != unsupported.end();
       if (!is_known && !is_special_id(key)) names.push_back(shown_key(key));
     }
     if (names.empty()) return;
@@ -216,11 +234,23 @@ void add_vocabulary(const char* field, std::string_view name, const ConfigScan& 
          vocab > 0 ? fmt::format("{} as vocab_size", vocab) : "");
 }
 
-void add_uncovered(const ModelKind& kind, const Checkpoint& checkpoint, ModelFindings& findings) {
-  for (const HeldPart& held : uncovered_parts(kind, checkpoint))
+// A part of a layer that its family has or lacks, against what the kernels have code for.
+void add_part(ModelFindings& findings, const std::string& field, bool has, bool kernels_have,
+              const std::string& source) {
+  const auto text = [](bool there) { return there ? "in every layer" : "none"; };
+  const bool same = has == kernels_have;
+  add(findings, same ? Severity::kInformation : Severity::kNeedsRebuild, field, text(kernels_have),
+      text(has), source,
+      fmt::format(
+          "{}: {}{}", field, text(has),
+          same ? "" : "; no megakernel has code for that, eager, graph and host-twin run it"));
+}
+
+void add_uncovered(const Family& family, const Checkpoint& checkpoint, ModelFindings& findings) {
+  for (const HeldPart& held : uncovered_parts(family, checkpoint))
     inform(findings, "part not covered", held.text(), std::string(held.part->prefix) + "*");
-  if (!kind.beside.empty())
-    inform(findings, "part not covered", std::string(kind.beside), "not in this checkpoint");
+  if (!family.beside.empty())
+    inform(findings, "part not covered", std::string(family.beside), "not in this checkpoint");
 }
 
 }  // namespace
@@ -245,6 +275,8 @@ void add_shape_facts(const ModelConfig& config, const std::string& source,
              : fmt::format("{} is {}; the kernels are compiled for {} ({})", dimension.key, found,
                            wanted, compiled.name));
   }
+  add_part(findings, "QK-norm", s.qk_norm, true, source + "model_type");
+  add_part(findings, "biases of q, k and v", s.qkv_bias, false, source + "model_type");
   if (s.layers > 0)
     inform(findings, "num_hidden_layers", fmt::format("{}", s.layers), source + "num_hidden_layers",
            s.layers % 2 == 0 ? "any" : "any (ring: an even number)");
@@ -275,9 +307,9 @@ void add_config_facts(const json& root, const ConfigScan& scan, ModelFindings& f
 
 void add_tensor_facts(const ConfigScan& scan, const Checkpoint& checkpoint,
                       ModelFindings& findings) {
-  const ModelKind& kind = *scan.kind;
-  add_vocabulary("vocabulary of the embedding", kind.embedding, scan, checkpoint, findings);
-  add_vocabulary("vocabulary of the head", kind.head, scan, checkpoint, findings);
+  const Family& family = *scan.family;
+  add_vocabulary("vocabulary of the embedding", family.embedding, scan, checkpoint, findings);
+  add_vocabulary("vocabulary of the head", family.head, scan, checkpoint, findings);
   const std::string files = fs::path(checkpoint.names_file).filename().string();
   std::map<std::string_view, size_t> types;
   uint64_t bytes = 0;
@@ -293,7 +325,7 @@ void add_tensor_facts(const ConfigScan& scan, const Checkpoint& checkpoint,
          fmt::format("{} in {} file{}", bytes, checkpoint.files.size(),
                      checkpoint.files.size() == 1 ? "" : "s"),
          files);
-  add_uncovered(kind, checkpoint, findings);
+  add_uncovered(family, checkpoint, findings);
 }
 
 std::string published_shape(const ModelShape& shape) {

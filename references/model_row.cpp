@@ -13,6 +13,25 @@
 namespace mkbench {
 namespace {
 
+// Layers without QK-norm, of heads of 64: Llama's, and Qwen2's, which have biases.
+constexpr ModelShape kTinyLlama{.hidden = 128,
+                                .intermediate = 384,
+                                .layers = 4,
+                                .heads = 4,
+                                .kv_heads = 2,
+                                .head_dim = 64,
+                                .vocab = kTiny.vocab,
+                                .qk_norm = false};
+constexpr ModelShape kTinyQwen2{.hidden = 128,
+                                .intermediate = 384,
+                                .layers = 4,
+                                .heads = 2,
+                                .kv_heads = 1,
+                                .head_dim = 64,
+                                .vocab = kTiny.vocab,
+                                .qk_norm = false,
+                                .qkv_bias = true};
+
 constexpr ModelRow kTinyRows[] = {
     {.name = "tiny",
      .help = "trained, 4 layers, byte-level, tied; committed",
@@ -35,6 +54,28 @@ constexpr ModelRow kTinyRows[] = {
      .parity_set = "tiny-untied",
      .committed_references = true,
      .weights_sha256 = "b1c2298bd1668ee1e07f684bb06f1f279d88a5db6f34a5d91ef8073bf81c4d2b",
+     .byte_level = true},
+    {.name = "tiny-llama",
+     .help = "tiny as Llama: no QK-norm, heads of 64, llama3 RoPE; committed",
+     .shape = kTinyLlama,
+     .tied = false,
+     .source = ModelSource::kCommitted,
+     .published = nullptr,
+     .lagset = "",
+     .parity_set = "tiny-llama",
+     .committed_references = true,
+     .weights_sha256 = "74e9fff3cbdc4cf040ac74a4ca2a7a3e6dad95f178959c668baa91c375b2a610",
+     .byte_level = true},
+    {.name = "tiny-qwen2",
+     .help = "tiny as Qwen2: no QK-norm, biases, heads of 64; committed",
+     .shape = kTinyQwen2,
+     .tied = true,
+     .source = ModelSource::kCommitted,
+     .published = nullptr,
+     .lagset = "",
+     .parity_set = "tiny-qwen2",
+     .committed_references = true,
+     .weights_sha256 = "475fc2bdd2b3362f9fd36491c4d93c440d0a9b3657bbda77825a824a2de4727f",
      .byte_level = true},
 };
 

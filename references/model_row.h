@@ -1,5 +1,5 @@
 // The models that have a name in mkbench: one row each. Command line, plan, list, gate and loader
-// read the rows; the Qwen3 family's rows follow from shape_table.h. A snapshot folder or hub id
+// read the rows; the Qwen3 family's rows follow from model/published.h. A snapshot folder or hub id
 // without a row is a model of the user.
 #pragma once
 
@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "references/shape_table.h"
+#include "references/model/published.h"
 
 namespace mkbench {
 

@@ -6,6 +6,7 @@
 
 #include "references/base/error.h"
 #include "references/base/parallel.h"
+#include "references/model/rope.h"
 #include "references/vector_steps.h"
 
 // One function per step of the forward pass. All arithmetic is fp32. dot() adds kLanes interleaved
@@ -109,6 +110,10 @@ void attend(const float* query, const float* k, const float* v, int stride, int 
 
 float silu(float x) { return x / (1.0f + std::exp(-x)); }
 
+void add(std::vector<float>& sum, const Matrix& bias) {
+  for (size_t i = 0; i < sum.size(); ++i) sum[i] += to_float(bias.data[i]);
+}
+
 void add(std::vector<float>& residual, const std::vector<float>& x) {
   for (size_t i = 0; i < x.size(); ++i) residual[i] += x[i];
 }
@@ -121,22 +126,12 @@ std::vector<float> mlp(const LayerWeights& w, const std::vector<float>& x, int t
   return matvec(w.down_proj, gate, threads);
 }
 
-// 1 / theta^(2i/dim) in HF's order of fp32 operations: other orders differ in the last bit.
-std::vector<float> inverse_frequencies(double theta, int dim) {
-  std::vector<float> out;
-  for (int i = 0; i < dim; i += 2) {
-    const float exponent = static_cast<float>(i) / static_cast<float>(dim);
-    out.push_back(1.0f / std::pow(static_cast<float>(theta), exponent));
-  }
-  return out;
-}
-
 }  // namespace
 
 Oracle::Oracle(ModelWeights weights, int threads)
     : weights_(std::move(weights)), threads_(thread_count(threads)) {
   const ModelConfig& config = weights_.config;
-  inv_freq_ = inverse_frequencies(config.rope_theta, config.shape.head_dim);
+  inv_freq_ = inverse_frequencies(config.rope, config.shape.head_dim);
   reset();
 }
 
@@ -154,19 +149,21 @@ std::vector<float> Oracle::attention(int layer, const std::vector<float>& x) {
   const ModelShape& s = weights_.config.shape;
   const double eps = weights_.config.rms_norm_eps;
   const LayerWeights& w = weights_.layers[static_cast<size_t>(layer)];
-  std::vector<float> q = matvec(w.q_proj, x, threads_);
-  std::vector<float> k = matvec(w.k_proj, x, threads_);
-  const std::vector<float> v = matvec(w.v_proj, x, threads_);
-  for (int h = 0; h < s.heads; ++h) {
-    float* head = q.data() + h * s.head_dim;
-    rms_norm(head, w.q_norm, eps, head);
-    rope(head, inv_freq_, position_);
+  std::vector<float> q = matvec(w.q_proj, x, threads_), k = matvec(w.k_proj, x, threads_),
+                     v = matvec(w.v_proj, x, threads_);
+  if (s.qkv_bias) {
+    add(q, w.q_bias);
+    add(k, w.k_bias);
+    add(v, w.v_bias);
   }
-  for (int h = 0; h < s.kv_heads; ++h) {
-    float* head = k.data() + h * s.head_dim;
-    rms_norm(head, w.k_norm, eps, head);
-    rope(head, inv_freq_, position_);
-  }
+  const auto prepare = [&](std::vector<float>& heads, const Matrix& norm) {
+    for (float* head = heads.data(); head != heads.data() + heads.size(); head += s.head_dim) {
+      if (s.qk_norm) rms_norm(head, norm, eps, head);
+      rope(head, inv_freq_, position_);
+    }
+  };
+  prepare(q, w.q_norm);
+  prepare(k, w.k_norm);
   std::vector<float>& all_k = k_[static_cast<size_t>(layer)];
   std::vector<float>& all_v = v_[static_cast<size_t>(layer)];
   all_k.insert(all_k.end(), k.begin(), k.end());

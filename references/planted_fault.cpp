@@ -20,6 +20,8 @@ void move_head_dimensions(WeightEdit& e, const std::function<int(int)>& from) {
     e.move_rows(layer.k_proj, in_head);
     e.move_columns(layer.q_norm, from);
     e.move_columns(layer.k_norm, from);
+    e.move_columns(layer.q_bias, in_head);
+    e.move_columns(layer.k_bias, in_head);
   }
 }
 
@@ -48,13 +50,20 @@ void deal_heads(WeightEdit& e) {
   };
   for (LayerWeights& layer : e.weights().layers) {
     e.move_rows(layer.q_proj, from);
+    e.move_columns(layer.q_bias, from);
     e.move_columns(layer.o_proj, from);
   }
 }
 
 void scale_scores(WeightEdit& e, float factor) {
+  const auto scaled = [factor](float x) { return x * factor; };
   for (LayerWeights& layer : e.weights().layers) {
-    e.each_value(layer.q_norm, [factor](float x) { return x * factor; });
+    if (e.shape().qk_norm) {
+      e.each_value(layer.q_norm, scaled);
+    } else {
+      e.each_value(layer.q_proj, scaled);
+      e.each_value(layer.q_bias, scaled);
+    }
   }
 }
 
@@ -108,6 +117,9 @@ void plant(WeightEdit& e, PlantedFault fault) {
                                   [half](int d) { return d < half ? 2 * d : 2 * (d - half) + 1; });
     case PlantedFault::kRotateSign:
       return move_head_dimensions(e, [half](int d) { return (d + half) % (2 * half); });
+    case PlantedFault::kRopePairsShifted:
+      return move_head_dimensions(
+          e, [half](int d) { return d < half ? d : half + (d - half + 1) % half; });
     case PlantedFault::kNormPlusOne:
       return norms_plus_one(e);
     case PlantedFault::kFinalNormDropped:
@@ -122,8 +134,10 @@ void plant(WeightEdit& e, PlantedFault fault) {
       return deal_heads(e);
     case PlantedFault::kNextValueHead: {
       const int head_dim = e.shape().head_dim, rows = e.shape().kv_width();
+      const auto from = [=](int r) { return r < head_dim ? (r + head_dim) % rows : r; };
       for (LayerWeights& layer : w.layers) {
-        e.move_rows(layer.v_proj, [=](int r) { return r < head_dim ? (r + head_dim) % rows : r; });
+        e.move_rows(layer.v_proj, from);
+        e.move_columns(layer.v_bias, from);
       }
       return;
     }
@@ -147,6 +161,12 @@ void plant(WeightEdit& e, PlantedFault fault) {
     case PlantedFault::kNanWeight:
       e.own(w.layers[middle(w)].up_proj)[1] = to_bf16(std::numeric_limits<float>::quiet_NaN());
       return;
+    case PlantedFault::kBiasDropped:
+      for (LayerWeights& layer : w.layers) {
+        for (Matrix* bias : {&layer.q_bias, &layer.k_bias, &layer.v_bias})
+          e.each_value(*bias, [](float) { return 0.0f; });
+      }
+      return;
     default:
       return;
   }
@@ -154,17 +174,41 @@ void plant(WeightEdit& e, PlantedFault fault) {
 
 }  // namespace
 
+std::string_view missing_for(PlantedFault fault, const ModelConfig& config) {
+  switch (fault) {
+    case PlantedFault::kSkipQNorm:
+    case PlantedFault::kSkipKNorm:
+    case PlantedFault::kNormAfterRope:
+    case PlantedFault::kValueNormed:
+      return config.shape.qk_norm ? "" : "QK-norm";
+    case PlantedFault::kGqaMap:
+      return config.shape.kv_heads > 1 && config.shape.gqa_group() > 1
+                 ? ""
+                 : "several kv heads of several query heads each";
+    case PlantedFault::kNextValueHead:
+      return config.shape.kv_heads > 1 ? "" : "several kv heads";
+    case PlantedFault::kRopeUnscaled:
+      return config.rope.scaling != RopeScaling::kNone ? "" : "scaled RoPE";
+    case PlantedFault::kBiasDropped:
+      return config.shape.qkv_bias ? "" : "biases of q, k and v";
+    default:
+      return "";
+  }
+}
+
 const std::vector<PlantedFaultInfo>& planted_faults() {
   using F = PlantedFault;
   using enum FaultSite;
   static const std::vector<PlantedFaultInfo> table = {
       {F::kRopeTheta, "rope_theta", kHostSide},
+      {F::kRopeUnscaled, "rope_unscaled", kHostSide},
       {F::kSwapGateUp, "swap_gate_up", kHostSide},
       {F::kCacheLength, "cache_length", kHostSide},
       {F::kAnglesBf16, "angles_bf16", kHostSide},
       {F::kPositionOffset, "position_offset", kHostSide},
       {F::kRopeInterleaved, "rope_interleaved", kWeights},
       {F::kRotateSign, "rotate_sign", kWeights},
+      {F::kRopePairsShifted, "rope_pairs_shifted", kWeights},
       {F::kNormPlusOne, "norm_plus_one", kWeights},
       {F::kFinalNormDropped, "final_norm_dropped", kWeights},
       {F::kEps1e5, "eps_1e5", kWeights},
@@ -180,6 +224,7 @@ const std::vector<PlantedFaultInfo>& planted_faults() {
       {F::kWeightBitFlip, "weight_bit_flip", kWeights},
       {F::kWrongHead, "wrong_head", kWeights},
       {F::kNanWeight, "nan_weight", kWeights},
+      {F::kBiasDropped, "bias_dropped", kWeights},
       {F::kCacheLengthPlus, "cache_length_plus", kKernel},
       {F::kQueryPosition, "query_position", kKernel},
       {F::kDecodePositions, "decode_positions", kKernel},

@@ -8,6 +8,7 @@
 
 #include "references/base/bf16.h"
 #include "references/fault_kind.h"
+#include "references/model/architecture.h"
 
 namespace mkbench {
 
@@ -27,16 +28,21 @@ const std::vector<PlantedFaultInfo>& planted_faults();
 std::string_view planted_fault_name(PlantedFault fault);  // "none" for kNone
 FaultSite planted_fault_site(PlantedFault fault);         // for any fault but kNone
 
+// The part of a model that the fault needs and this one lacks: "QK-norm"; empty if it has it.
+std::string_view missing_for(PlantedFault fault, const ModelConfig& config);
+
 // `weights` with a fault of FaultSite::kWeights in a copy of the tensors that it touches;
 // unchanged, without a copy, for other faults. The `sha256` field keeps the hash of the sound
 // weights; hash_weights() gives the hash of the edited ones.
 ModelWeights with_planted_fault(const ModelWeights& weights, PlantedFault fault);
 
-// The theta that an engine rotates by: the model's own or, with kRopeTheta planted, the value that
-// loaders fall back to when they miss the key (1e4), and 1e6 for a model whose own theta is 1e4.
-inline double effective_theta(double theta, PlantedFault fault) {
-  if (fault != PlantedFault::kRopeTheta) return theta;
-  return theta == 1e4 ? 1e6 : 1e4;
+// What an engine rotates by: the model's own or, with kRopeTheta planted, the theta that loaders fall
+// back to when they miss the key (1e4), and 1e6 for a model whose own theta is 1e4; with
+// kRopeUnscaled, the model's frequencies without their scaling.
+inline Rope effective_rope(Rope rope, PlantedFault fault) {
+  if (fault == PlantedFault::kRopeTheta) rope.theta = rope.theta == 1e4 ? 1e6 : 1e4;
+  if (fault == PlantedFault::kRopeUnscaled) rope.scaling = RopeScaling::kNone;
+  return rope;
 }
 
 // The angle by which an engine's table rotates a pair at `position`: the fp32 product, as the model

@@ -105,9 +105,9 @@ ModelWeights publish(const std::shared_ptr<Publication>& publication, const Mode
   const fs::path& folder = publication->publish();
   ModelWeights shared =
       load_shared(folder, made.name, made.lagset, made.sha256, snapshot_stamp(folder));
-  shared.config = made.config;  // keeps rope_theta_key
+  shared.config = made.config;  // keeps Rope::theta_key
   shared.head = made.head;
-  shared.kind = made.kind;
+  shared.model_type = made.model_type;
   shared.not_covered = made.not_covered;
   using Both = std::pair<std::shared_ptr<const void>, std::shared_ptr<Publication>>;
   shared.owner = std::make_shared<Both>(shared.owner, publication);
@@ -119,13 +119,13 @@ void remove_stale_snapshots_once() {
   std::call_once(done, remove_stale_snapshots);
 }
 
-// False if the weights were cut or their head untied after loading, and for a folder of any kind
-// but Qwen3, because hosts and engines from elsewhere read no other kind.
+// False if the weights were cut or their head untied after loading, and for a folder whose decoder
+// is one part of a larger model, because hosts and engines from elsewhere read the whole file alone.
 bool describes(const fs::path& folder, const ModelConfig& config) {
   const ConfigScan scan = read_config_scan(folder / "config.json");
   const ModelConfig& held = scan.config;
-  return scan.kind->model_type == kModelKinds[0].model_type && held.shape == config.shape &&
-         held.rope_theta == config.rope_theta && held.rms_norm_eps == config.rms_norm_eps &&
+  return scan.family->config_key.empty() && held.shape == config.shape &&
+         held.rope.same_angles(config.rope) && held.rms_norm_eps == config.rms_norm_eps &&
          held.tie_word_embeddings == config.tie_word_embeddings &&
          held.max_positions == config.max_positions;
 }

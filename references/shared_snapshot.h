@@ -6,14 +6,14 @@
 #include <string>
 #include <string_view>
 
-#include "references/shape_table.h"
+#include "references/model/published.h"
 #include "references/snapshot_folder.h"
 #include "references/weights.h"
 
 namespace mkbench {
 
 // Returns `weights` with a `folder` that other processes can open. Weights whose own folder holds
-// them as a checkpoint of kind qwen3 are returned unchanged. Others are copied to a sealed
+// them, as a checkpoint that is one decoder, are returned unchanged. Others are copied to a sealed
 // memfd, which nobody can change, with the bytes of a safetensors file; a SnapshotFolder links to
 // the memfd and is removed with the last copy of the result.
 // Throws Error(kEnvUnfit) where memory or the folder of temporary files does not suffice.

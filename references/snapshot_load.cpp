@@ -35,10 +35,10 @@ void check_manifest(const fs::path& folder, const Checkpoint& checkpoint) {
   }
 }
 
-std::vector<std::string> parts_not_covered(const ModelKind& kind, const Checkpoint& checkpoint) {
+std::vector<std::string> parts_not_covered(const Family& family, const Checkpoint& checkpoint) {
   std::vector<std::string> parts;
-  for (const HeldPart& held : uncovered_parts(kind, checkpoint)) parts.push_back(held.text());
-  if (!kind.beside.empty()) parts.emplace_back(kind.beside);
+  for (const HeldPart& held : uncovered_parts(family, checkpoint)) parts.push_back(held.text());
+  if (!family.beside.empty()) parts.emplace_back(family.beside);
   return parts;
 }
 
@@ -67,19 +67,19 @@ ModelWeights load_folder(const fs::path& folder, const std::string& name,
   weights.name = name;
   const ConfigScan scan = read_config_scan(config_path);
   weights.config = scan.config;
-  weights.kind = scan.kind->model_type;
+  weights.model_type = scan.family->model_type;
   const bool tied = weights.config.tie_word_embeddings;
 
   ModelFindings rules(ModelFindings::Mode::kThrowFirst);
   auto checkpoint = std::make_shared<Checkpoint>(open_checkpoint(folder, rules));
   if (options.check_manifest) check_manifest(folder, *checkpoint);
 
-  weights.not_covered = parts_not_covered(*scan.kind, *checkpoint);
+  weights.not_covered = parts_not_covered(*scan.family, *checkpoint);
 
-  const std::vector<NamedTensor> table = tensor_table_of(*scan.kind, weights.config);
+  const std::vector<NamedTensor> table = tensor_table_of(*scan.family, weights.config);
   check_names(
       *checkpoint, table, tied,
-      [&](const std::string& tensor) { return !uncovered_part(*scan.kind, tensor).empty(); },
+      [&](const std::string& tensor) { return !uncovered_part(*scan.family, tensor).empty(); },
       rules);
   weights.layers.resize(static_cast<size_t>(weights.config.shape.layers));
   const bool hashes = options.sha256.empty();
@@ -104,7 +104,7 @@ ModelWeights load_folder(const fs::path& folder, const std::string& name,
     }
     if (is_tied_head) weights.lm_head = weights.embed_tokens;
   }
-  const std::string head(scan.kind->head);
+  const std::string head(scan.family->head);
   if (reads_values) weights.head = head_text(head, tied, checkpoint->tensors.contains(head));
   for (const auto& file : checkpoint->files) file->check_unchanged();
   weights.sha256 = hashes ? hash.hex() : options.sha256;

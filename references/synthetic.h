@@ -14,7 +14,7 @@
 #include <string_view>
 #include <vector>
 
-#include "references/shape_table.h"
+#include "references/model/published.h"
 #include "references/weights.h"
 
 namespace mkbench {

@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "references/shape_table.h"
+#include "references/model/published.h"
 #include "references/synthetic.h"
 
 namespace mkbench {

@@ -130,8 +130,8 @@ void check_synthetic_memory(const ShapeRow& row, const std::filesystem::path& ro
 ModelConfig synthetic_config(const ShapeRow& row) {
   ModelConfig config;
   config.shape = row.shape;
-  config.rope_theta = row.rope_theta;
-  config.rope_theta_key = "built in";
+  config.rope.theta = row.rope_theta;
+  config.rope.theta_key = "built in";
   config.rms_norm_eps = 1e-6;
   config.tie_word_embeddings = row.tied;
   config.max_positions = row.max_positions;

@@ -32,7 +32,9 @@ struct LayerTensor {
   const char* name;  // the part after "model.layers.N."
   Matrix LayerWeights::*member;
   Dim rows, cols;
+  bool ModelShape::*needs = nullptr;  // the model has the tensor if this is true; null: always
 };
+constexpr auto kQkNorm = &ModelShape::qk_norm, kBias = &ModelShape::qkv_bias;
 
 // The order of LayerWeights; hashes and device layouts depend on it.
 constexpr LayerTensor kLayerTensors[] = {
@@ -43,11 +45,14 @@ constexpr LayerTensor kLayerTensors[] = {
     {"self_attn.k_proj.weight", &LayerWeights::k_proj, Dim::kKvWidth, Dim::kHidden},
     {"self_attn.v_proj.weight", &LayerWeights::v_proj, Dim::kKvWidth, Dim::kHidden},
     {"self_attn.o_proj.weight", &LayerWeights::o_proj, Dim::kHidden, Dim::kQWidth},
-    {"self_attn.q_norm.weight", &LayerWeights::q_norm, Dim::kOne, Dim::kHeadDim},
-    {"self_attn.k_norm.weight", &LayerWeights::k_norm, Dim::kOne, Dim::kHeadDim},
+    {"self_attn.q_norm.weight", &LayerWeights::q_norm, Dim::kOne, Dim::kHeadDim, kQkNorm},
+    {"self_attn.k_norm.weight", &LayerWeights::k_norm, Dim::kOne, Dim::kHeadDim, kQkNorm},
     {"mlp.gate_proj.weight", &LayerWeights::gate_proj, Dim::kIntermediate, Dim::kHidden},
     {"mlp.up_proj.weight", &LayerWeights::up_proj, Dim::kIntermediate, Dim::kHidden},
     {"mlp.down_proj.weight", &LayerWeights::down_proj, Dim::kHidden, Dim::kIntermediate},
+    {"self_attn.q_proj.bias", &LayerWeights::q_bias, Dim::kOne, Dim::kQWidth, kBias},
+    {"self_attn.k_proj.bias", &LayerWeights::k_bias, Dim::kOne, Dim::kKvWidth, kBias},
+    {"self_attn.v_proj.bias", &LayerWeights::v_bias, Dim::kOne, Dim::kKvWidth, kBias},
 };
 static_assert(sizeof(LayerWeights) == std::size(kLayerTensors) * sizeof(Matrix),
               "every member of LayerWeights needs its row here");
@@ -74,6 +79,7 @@ std::vector<NamedTensor> tensor_table(const ModelConfig& config) {
   for (int layer = 0; layer < s.layers; ++layer) {
     const std::string prefix = "model.layers." + std::to_string(layer) + ".";
     for (const LayerTensor& entry : kLayerTensors) {
+      if (entry.needs != nullptr && !(s.*entry.needs)) continue;
       NamedTensor t;
       t.name = prefix + entry.name;
       t.layer = layer;

@@ -25,7 +25,8 @@ struct Matrix {
   }
 };
 
-// One decoder layer, in the order in which tensors are numbered and hashed everywhere.
+// One decoder layer, in the order in which tensors are numbered and hashed everywhere. A matrix that
+// the model does not have (ModelShape::qk_norm, qkv_bias) is empty.
 struct LayerWeights {
   Matrix input_layernorm;           // [1, hidden]
   Matrix post_attention_layernorm;  // [1, hidden]
@@ -38,6 +39,9 @@ struct LayerWeights {
   Matrix gate_proj;                 // [intermediate, hidden]
   Matrix up_proj;                   // [intermediate, hidden]
   Matrix down_proj;                 // [hidden, intermediate]
+  Matrix q_bias;                    // [1, heads * head_dim]
+  Matrix k_bias;                    // [1, kv_heads * head_dim]
+  Matrix v_bias;                    // [1, kv_heads * head_dim]
 };
 
 // Views stay valid as long as any copy of `owner` lives; copying a ModelWeights is cheap.
@@ -53,7 +57,7 @@ struct ModelWeights {
   std::string head;
   // Hash of all tensors' bytes: embedding, layers in LayerWeights' order, final norm, untied head.
   std::string sha256;
-  std::string kind = "qwen3";  // model_type of the checkpoint that the tensors were read from
+  std::string model_type = "qwen3";  // of the checkpoint that the tensors were read from
   // Parts of the checkpoint that nothing here computes with, as a report shows them.
   std::vector<std::string> not_covered{};
   // The snapshot folder that holds these weights, absolute; empty: they are only in this process's
@@ -62,7 +66,8 @@ struct ModelWeights {
   std::shared_ptr<const void> owner;
 };
 
-// A tensor of the model with its name in a checkpoint of kind qwen3 (name_in() gives the others).
+// A tensor of the model, by the name that checkpoints of every family but the talker give it
+// (name_in() gives that family's).
 // Loaders, generators, hashes and uploads all walk the list that tensor_table() gives.
 struct NamedTensor {
   std::string name;
@@ -73,8 +78,8 @@ struct NamedTensor {
   bool is_vector = false;  // rank 1 in the file
 };
 
-// All tensors in hash order: embedding, 11 a layer, final norm, then lm_head (also when tied: a
-// file may hold it).
+// All tensors that the model has, in hash order: embedding, those of each layer, final norm, then
+// lm_head (also when tied: a file may hold it).
 std::vector<NamedTensor> tensor_table(const ModelConfig& config);
 
 // sha256 (hex) over the bytes of all tensors in table order, the head only when untied.

@@ -5,7 +5,7 @@ usage: capture_reference.py MODEL [--prompt TEXT ...] [--steps N] [--prompts FIL
                                   [--out FILE] [--replace REASON]
 
 MODEL is a folder with config.json and safetensors, a hub name ORG/NAME[@REVISION] in the local cache (mkbench fetch
-puts it there), a committed model (tiny, tiny-untied, synthetic:SET), or qwen3-0.6b (the published continuations, ids
+puts it there), a committed model (tiny, tiny-llama, synthetic:SET), or qwen3-0.6b (the published continuations, ids
 only). Committed models and Qwen/Qwen3-0.6B have their prompts here; any other model with a tokenizer.json has a few
 common ones. --prompts names a JSON list of {"name", "set", "ids" or "text", "steps"}; set is strict, near-tie, or
 auto: strict where the truth's margin is wide at every step. Every --prompt is auto.
@@ -38,7 +38,7 @@ try:
     import torch
     import transformers
 
-    import qwen3_hf as hf
+    import hf_model as hf
     import reference_prompts
     import synthetic_checkpoint as synthetic
     import token_texts
@@ -160,7 +160,7 @@ def load(model):
         files += [f for f in [folder / "tokenizer.json"] if f.is_file()]
         reference_prompts.check_expected(name, config, folder / "config.json")
         source = {"files": {f.name: {"sha256": checkpoint_format.file_sha256(f), "bytes": f.stat().st_size} for f in files}}
-    digest = hf.weights_sha256(state, config["num_hidden_layers"], config["tie_word_embeddings"])
+    digest = hf.weights_sha256(state, config)
     return {"name": name, "revision": commit, "weights_sha256": digest, **source, "config": config}, config, state
 
 

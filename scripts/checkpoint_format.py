@@ -1,8 +1,10 @@
 """The checkpoint format in Python, with nothing but numpy: tensor order, hashes, splitmix64, folders."""
 
+import dataclasses
 import hashlib
 import json
 import pathlib
+import re
 
 import numpy as np
 
@@ -10,27 +12,48 @@ from hub_cache import BadInput
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DATA = ROOT / "references" / "data"
-
-LAYER_TENSORS = (
-    "input_layernorm",
-    "post_attention_layernorm",
-    "self_attn.q_proj",
-    "self_attn.k_proj",
-    "self_attn.v_proj",
-    "self_attn.o_proj",
-    "self_attn.q_norm",
-    "self_attn.k_norm",
-    "mlp.gate_proj",
-    "mlp.up_proj",
-    "mlp.down_proj",
-)
+FAMILIES = ROOT / "references" / "model" / "families"
 
 
-def tensor_names(layers, tied):
+@dataclasses.dataclass(frozen=True)
+class Family:
+    """What a file of FAMILIES says of a model_type."""
+
+    model_type: str
+    qk_norm: bool
+    qkv_bias: bool
+    may_omit_head_dim: bool
+    may_omit_kv_heads: bool
+    may_omit_tie: bool
+    null_key: str  # must be there and null; empty: none
+
+    def layer_tensors(self):
+        """The tensors of a layer in the order in which they are numbered and hashed."""
+        norms = ["self_attn.q_norm.weight", "self_attn.k_norm.weight"] if self.qk_norm else []
+        biases = [f"self_attn.{x}_proj.bias" for x in "qkv"] if self.qkv_bias else []
+        return ["input_layernorm.weight", "post_attention_layernorm.weight",
+                *(f"self_attn.{x}_proj.weight" for x in "qkvo"), *norms,
+                *(f"mlp.{x}_proj.weight" for x in ("gate", "up", "down")), *biases]
+
+
+def families():
+    """model_type -> Family, of every decoder that is a checkpoint of its own."""
+    found = {}
+    for path in sorted(FAMILIES.glob("*.cpp")):
+        for body in re.findall(r"const Family \w+\{(.*?)\};", path.read_text(), re.S):
+            if ".config_key" in body:
+                continue
+            texts = {"null_key": ""} | dict(re.findall(r'\.(model_type|null_key) = "(\w+)"', body))
+            flags = {field.name: f".{field.name} = true" in body for field in dataclasses.fields(Family) if field.type is bool}
+            found[texts["model_type"]] = Family(**texts, **flags)
+    return found
+
+
+def tensor_names(layers, tied, model_type="qwen3"):
     """Names of all tensors in the order in which they are numbered and hashed; the head only when untied."""
-    names = ["model.embed_tokens.weight"]
+    names, of_a_layer = ["model.embed_tokens.weight"], families()[model_type].layer_tensors()
     for layer in range(layers):
-        names += [f"model.layers.{layer}.{t}.weight" for t in LAYER_TENSORS]
+        names += [f"model.layers.{layer}.{t}" for t in of_a_layer]
     names.append("model.norm.weight")
     return names if tied else names + ["lm_head.weight"]
 

@@ -25,7 +25,7 @@ import time
 import torch
 
 import capture_reference
-import qwen3_hf as hf
+import hf_model as hf
 import synthetic_checkpoint
 import train_tiny
 

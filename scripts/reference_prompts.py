@@ -8,12 +8,14 @@ import checkpoint_format
 import synthetic_checkpoint as synthetic
 import train_tiny
 from hub_cache import BadInput
-from qwen3_hf import rope_theta
+from hf_model import rope_theta
 
 # Text that the tiny checkpoints were not trained on.
 NEAR_TIE_TEXTS = {
     "tiny": ("The capital of France is", "the ", "Row by column", "Zebra"),
     "tiny-untied": ("The capital of France is", "the ", "Row by column", "1 2 3 4"),
+    "tiny-llama": ("The capital of France is", "the ", "Row by column", "Zebra"),
+    "tiny-qwen2": ("The capital of France is", "the ", "Row by column", "Zebra"),
 }
 
 # The prompts for a user's own model where none is named: text that has one obvious continuation.

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 import checkpoint_format
-import qwen3_hf as hf
+import hf_model as hf
 
 TOP, PROJECTIONS, SKETCH_SEED = 32, 512, 20240229
 LARGEST_D = 0.5

@@ -1,12 +1,12 @@
-"""The published Qwen3 shapes in Python, read from the one table that C++ compiles: references/shape_table.h."""
+"""The published Qwen3 shapes in Python, read from the one table that C++ compiles: references/model/published.h."""
 
 import dataclasses
 import re
 
 import checkpoint_format
 
-TABLE = checkpoint_format.ROOT / "references" / "shape_table.h"
-NAMED_SHAPE = checkpoint_format.ROOT / "references" / "model_shape.h"
+TABLE = checkpoint_format.ROOT / "references" / "model" / "published.h"
+NAMED_SHAPE = checkpoint_format.ROOT / "references" / "model" / "shape.h"
 FIELDS = ("hidden", "intermediate", "layers", "heads", "kv_heads", "head_dim", "vocab")
 
 
@@ -55,7 +55,7 @@ class Shape:
 
 
 def named_shape(name):
-    """The seven dimensions of a constant in model_shape.h."""
+    """The seven dimensions of a constant in shape.h."""
     body = re.search(rf"ModelShape {name}\{{(.*?)\}}", NAMED_SHAPE.read_text(), re.S)
     if not body:
         raise ValueError(f"{NAMED_SHAPE}: has no shape {name}")

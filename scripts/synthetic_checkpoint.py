@@ -3,13 +3,13 @@
 
 usage: synthetic_checkpoint.py --hash [SHAPE:]SET    compares with references/data/synthetic/hashes.json
 
-Shapes: the names in references/shape_table.h, without one qwen3-0.6b. Sets: none, short, deep, far, early, late.
+Shapes: the names in references/model/published.h, without one qwen3-0.6b. Sets: none, short, deep, far, early, late.
 dev/synthetic_margins.py runs HF transformers against the closed form. Every element is
 
     bf16( float(scale) * float(h - 127.5) + float(plant) )      product and sum rounded separately
 
 h = byte (i mod 8), little-endian, of splitmix64((tensor number << 40) + i / 8) at flat index i.
-Tensors are numbered 1 embedding, then 11 a layer (checkpoint_format.LAYER_TENSORS), the final norm, an untied
+Tensors are numbered 1 embedding, then 11 a layer (checkpoint_format.Family.layer_tensors()), the final norm, an untied
 head, and hashed in that order. scale and plant are doubles, computed by the expressions below in exactly this
 order of operations with the C library's exp, cos, sin, pow and sqrt (math, never numpy, whose SIMD
 versions may differ in the last bit), then rounded once to float.

@@ -29,7 +29,7 @@ from transformers.models.qwen3_vl import Qwen3VLTextConfig
 from transformers.models.qwen3_vl.modeling_qwen3_vl import Qwen3VLTextModel
 
 import checkpoint_format
-import qwen3_hf
+import hf_model
 import shape_table
 import synthetic_checkpoint as synthetic
 
@@ -96,7 +96,7 @@ def build(shape, state, dtype):
     model.load_state_dict(own, strict=True, assign=True)
     # The table was made on the meta device with the rest.
     model.rotary_emb = type(model.rotary_emb)(config)
-    if not torch.equal(model.rotary_emb.inv_freq, qwen3_hf.exact_inv_freq(shape.config())):
+    if not torch.equal(model.rotary_emb.inv_freq, hf_model.exact_inv_freq(shape.config())):
         raise ValueError("rotary inv_freq: not the fp32 table of this theta and head_dim")
     return model.requires_grad_(False).eval()
 
@@ -167,7 +167,7 @@ def failures(engine, run, truth, baseline):
     top = truth.logits.topk(2, dim=1)
     margins = top.values[:, 0] - top.values[:, 1]
     # Decided steps: the margin is over twice HF's bf16 error in a difference of two top logits.
-    decided = margins > 2 * qwen3_hf.pairwise_error(truth.logits, baseline.logits).max()
+    decided = margins > 2 * hf_model.pairwise_error(truth.logits, baseline.logits).max()
     wrong = (run.logits.argmax(dim=1) != top.indices[:, 0]) & decided
     if wrong.any():
         found.append(f"ids: {int(wrong.sum())} of {int(decided.sum())} decided steps differ")

@@ -7,6 +7,7 @@
 
 #include "harness/engines/registry.h"
 #include "harness/flow/text.h"
+#include "references/model/rope.h"
 #include "references/model_row.h"
 
 namespace mkbench {
@@ -60,8 +61,9 @@ struct CaseCollector::Taker {
     c.report_.head = m.head;
     c.report_.model_kind = m.kind;
     c.report_.not_covered = m.not_covered;
-    c.report_.rope_theta = m.config.rope_theta;
-    c.report_.rope_theta_key = m.config.rope_theta_key;
+    c.report_.rope_theta = m.config.rope.theta;
+    c.report_.rope_theta_key = m.config.rope.theta_key;
+    c.report_.rope_scaling = scaling_text(m.config.rope);
     c.shape_ = m.config.shape;
   }
   void operator()(const ReferencesFound& m) const {

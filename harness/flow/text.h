@@ -10,7 +10,7 @@
 #include "harness/report/parity_report.h"
 #include "harness/report/token_text.h"
 #include "references/greedy_reference.h"
-#include "references/model_shape.h"
+#include "references/model/shape.h"
 
 namespace mkbench {
 

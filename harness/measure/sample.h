@@ -10,7 +10,7 @@
 #include "harness/measure/telemetry.h"
 #include "references/base/fields.h"
 #include "references/engine.h"
-#include "references/model_shape.h"
+#include "references/model/shape.h"
 
 namespace mkbench {
 

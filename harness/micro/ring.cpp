@@ -21,7 +21,7 @@ ModelWeights random_weights(int layers, int vocab) {
   w.config.shape = kQwen3_0_6B;
   w.config.shape.layers = layers;
   w.config.shape.vocab = vocab;
-  w.config.rope_theta = 1e6;
+  w.config.rope.theta = 1e6;
   w.config.rms_norm_eps = 1e-6;
   w.config.tie_word_embeddings = true;
   w.config.max_positions = 40960;

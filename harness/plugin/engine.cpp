@@ -12,6 +12,7 @@
 #include "harness/engines/plugin_file.h"
 #include "harness/plugin/handle.h"
 #include "harness/plugin/memory.h"
+#include "harness/plugin/model.h"
 #include "harness/plugin/timeline.h"
 #include "kernels/cuda_event.h"
 #include "references/base/error.h"
@@ -32,6 +33,7 @@ class PluginEngine : public Engine {
         plugin_(options),
         who_(plugin_.who()),
         shape_(weights.config.shape),
+        model_(abi_model(who_, weights.config)),
         weights_(who_, weights, options.cuda),
         vectors_(who_ + ": vectors of decode_vectors()", options.cuda, 1),
         hidden_(who_ + ": hidden vectors of decode_vectors()", options.cuda,
@@ -40,16 +42,6 @@ class PluginEngine : public Engine {
         logits_(who_ + ": logits of decode()", options.cuda,
                 sizeof(float) * static_cast<size_t>(shape_.vocab)),
         spans_(who_ + ": spans of decode()", options.cuda, sizeof(mkbench_span)) {
-    model_ = {.hidden = shape_.hidden,
-              .intermediate = shape_.intermediate,
-              .layers = shape_.layers,
-              .heads = shape_.heads,
-              .kv_heads = shape_.kv_heads,
-              .head_dim = shape_.head_dim,
-              .vocab = shape_.vocab,
-              .tied = weights.config.tie_word_embeddings ? 1 : 0,
-              .rope_theta = weights.config.rope_theta,
-              .rms_norm_eps = weights.config.rms_norm_eps};
     if (options_.cuda) events_.emplace();
     open();
   }
@@ -395,9 +387,9 @@ class PluginEngine : public Engine {
   PluginHandle plugin_;
   const std::string& who_;
   const ModelShape shape_;
+  const mkbench_model model_;
   PluginWeights weights_;
   GuardedBuffer vectors_, hidden_, ids_, logits_, spans_;
-  mkbench_model model_{};
   std::optional<EventPair> events_;
   const volatile int32_t* progress_ = nullptr;
 

@@ -105,10 +105,11 @@ std::string launches_note(const EngineReport& e) {
   return text;
 }
 
-// "rope_theta 1000000 (rope_parameters.rope_theta); LM head: the embedding, ..."
+// "rope_theta 1000000 (rope_parameters.rope_theta); scaled: llama3, ...; LM head: the embedding, ..."
 std::string model_note(const CaseReport& c) {
   if (c.rope_theta_key.empty()) return {};
-  return fmt::format("rope_theta {:.17g} ({}){}", c.rope_theta, one_line(c.rope_theta_key),
+  return fmt::format("rope_theta {:.17g} ({}){}{}", c.rope_theta, one_line(c.rope_theta_key),
+                     c.rope_scaling.empty() ? "" : "; scaled: " + one_line(c.rope_scaling),
                      c.head.empty() ? "" : "; LM head: " + one_line(c.head));
 }
 

@@ -24,7 +24,7 @@
 namespace mkbench {
 
 inline constexpr char kReportSchemaId[] = "mkbench.report";
-inline constexpr int kReportSchemaMajor = 1, kReportSchemaMinor = 8;  // new fields: minor + 1
+inline constexpr int kReportSchemaMajor = 1, kReportSchemaMinor = 9;  // new fields: minor + 1
 
 // Ablations of an engine, for diagnosis: its time without waits, and its time without loads.
 struct ProfileReport {
@@ -270,7 +270,7 @@ struct CaseReport {
   std::string name;  // "synthetic d=512 n=128"
   std::string model, model_id, dtype = "bf16", weights_sha256, lagset;
   double rope_theta = 0;
-  std::string rope_theta_key, head;
+  std::string rope_theta_key, rope_scaling, head;
   std::string model_kind;
   std::vector<std::string> not_covered;
   int depth = 0, n_gen = 0, n_prompt = 0;
@@ -303,6 +303,9 @@ void describe_fields(V& v, Tag<CaseReport>) {
     g.field("weights_sha256", &C::weights_sha256, "over all tensors' bytes");
     g.field("rope_theta", &C::rope_theta, "as the config has it; 0: not loaded");
     g.field("rope_theta_key", &C::rope_theta_key, "key of config.json that it was read from");
+    g.field(
+        "rope_scaling", &C::rope_scaling,
+        "how the rotary frequencies are scaled: rope_type and its factors; empty: they are not");
     g.field("head", &C::head, "which LM head, and by which rule");
     g.field(
         "kind", &C::model_kind,

@@ -8,6 +8,9 @@
 #include <string_view>
 #include <vector>
 
+#include "references/model_row.h"
+#include "references/planted_fault.h"
+
 namespace mkbench {
 
 // Where a fault is planted and judged.
@@ -49,12 +52,13 @@ struct FaultLane {
   Lane lane;
   std::string_view plant;  // a name of planted_faults(), or of gate_faults() in kGate
   std::string_view
-      model;  // "tiny", "tiny-untied", "four layers" of the 0.6B, or the name of an analytic model
+      model;  // a trained model ("tiny"), "four layers" of the 0.6B, or an analytic one
   std::string_view fails;  // exactly the checks or probes that must fail, separated by commas
   // R_rms on the host twin (in kGate: of the recorded logits), measured by `mkbench selftest
   // --faults` on x86-64 with AVX2, 2026-11; 0: none, or not measured.
   double r_rms;
-  // All of `fails` must fail, others may: how many tokens a fault changes depends on the shape.
+  // All of `fails` but near_tie and strict must fail, and others may: how many tokens a fault changes
+  // depends on the model.
   bool at_least = false;
 };
 
@@ -66,6 +70,13 @@ std::span<const FaultLane> shape_faults();
 // shape_faults() for four layers of `model`, an analytic one ("synthetic:qwen3-1.7b"): on a GPU in
 // plain and, if `ring`, in ring; else in the host twin. The lanes keep a view of `model`.
 std::vector<FaultLane> shape_lanes(std::string_view model, bool cuda, bool ring);
+
+// The lanes of `row`, a committed model, in the host twin: its own lanes, and tiny's lane for each
+// other fault that missing_for() allows; there at least tiny's checks must fail.
+std::vector<FaultLane> committed_lanes(const ModelRow& row);
+
+// The fault that a lane of an engine plants.
+PlantedFault fault_of(const FaultLane& lane);
 
 // A measured R_rms may differ from the committed one by this factor. A larger difference means that
 // the gate no longer sees the fault, or that the fault is no longer planted.

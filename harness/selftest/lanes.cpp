@@ -24,15 +24,6 @@ constexpr int kMaxContext = 1024;
 constexpr std::string_view kFourLayers = "four layers";
 constexpr int kFourLayersCount = 4;
 
-PlantedFault fault_of(const FaultLane& lane) {
-  for (const PlantedFaultInfo& info : planted_faults()) {
-    if (info.name == lane.plant) return info.fault;
-  }
-  if (lane.plant == "none") return PlantedFault::kNone;
-  throw Error(ErrorKind::kRuntime,
-              "fault table: no planted fault is called '" + std::string(lane.plant) + "'");
-}
-
 // Longest prompt, in ids, that a lane repeats, so that a lane takes about a second.
 constexpr size_t kLongestRepeated = 24;
 // Number of cache lengths that a lane's sweep walks, and the longest that it jumps to.

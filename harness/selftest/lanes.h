@@ -13,7 +13,7 @@
 #include "references/engine.h"
 #include "references/engine_maker.h"
 #include "references/greedy_reference.h"
-#include "references/shape_table.h"
+#include "references/model/published.h"
 #include "references/weights.h"
 
 namespace mkbench {

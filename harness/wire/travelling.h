@@ -20,14 +20,24 @@ void describe_fields(V& v, Tag<ModelShape>) {
   using S = ModelShape;
   list_fields(v, "hidden", &S::hidden, "intermediate", &S::intermediate, "layers", &S::layers,
               "heads", &S::heads, "kv_heads", &S::kv_heads, "head_dim", &S::head_dim, "vocab",
-              &S::vocab);
+              &S::vocab, "qk_norm", &S::qk_norm, "qkv_bias", &S::qkv_bias);
+}
+constexpr std::string_view enum_text(RopeScaling s) { return rope_type(s); }
+inline std::vector<RopeScaling> enum_values(Tag<RopeScaling>) {
+  return {RopeScaling::kNone, RopeScaling::kLinear, RopeScaling::kLlama3};
+}
+template <typename V>
+void describe_fields(V& v, Tag<Rope>) {
+  using R = Rope;
+  list_fields(v, "theta", &R::theta, "theta_key", &R::theta_key, "scaling", &R::scaling, "factor",
+              &R::factor, "low_freq_factor", &R::low_freq_factor, "high_freq_factor",
+              &R::high_freq_factor, "original_positions", &R::original_positions);
 }
 template <typename V>
 void describe_fields(V& v, Tag<ModelConfig>) {
   using C = ModelConfig;
-  list_fields(v, "shape", &C::shape, "rope_theta", &C::rope_theta, "rope_theta_key",
-              &C::rope_theta_key, "rms_norm_eps", &C::rms_norm_eps, "tie_word_embeddings",
-              &C::tie_word_embeddings, "max_positions", &C::max_positions);
+  list_fields(v, "shape", &C::shape, "rope", &C::rope, "rms_norm_eps", &C::rms_norm_eps,
+              "tie_word_embeddings", &C::tie_word_embeddings, "max_positions", &C::max_positions);
 }
 template <typename V>
 void describe_fields(V& v, Tag<EngineRequest>) {

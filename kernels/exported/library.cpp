@@ -42,7 +42,7 @@ ModelConfig config_of(const mkbench_open& open) {
                   .kv_heads = m.kv_heads,
                   .head_dim = m.head_dim,
                   .vocab = m.vocab};
-  config.rope_theta = m.rope_theta;
+  config.rope.theta = m.rope_theta;
   config.rms_norm_eps = m.rms_norm_eps;
   config.tie_word_embeddings = m.tied != 0;
   config.max_positions = open.max_context;

@@ -104,8 +104,9 @@ class FaultyQwen3 final : public Qwen3 {
     }
   }
 
-  void project(const Block& b, const Matrix& w, Range range, const float* x, float* y) override {
-    Qwen3::project(b, w, range, x, y);
+  void project(const Block& b, const Matrix& w, Range range, const float* x, float* y,
+               const Matrix& bias) override {
+    Qwen3::project(b, w, range, x, y, bias);
     round_as_hf(y, range.size());
   }
 

@@ -13,6 +13,7 @@
 #include "kernels/host_twin/scheduler.h"
 #include "kernels/host_twin/workspace.h"
 #include "references/base/error.h"
+#include "references/model/rope.h"
 
 namespace mkbench {
 namespace host_twin {
@@ -102,6 +103,9 @@ HostTwinOptions checked(HostTwinOptions o, const ModelWeights& weights) {
   require_range("threads", o.threads, 0, kMaxBlocks);
   require_range("stall_ms", o.stall_ms, 1, 24 * 3600 * 1000);
   require_range("stall_block", o.stall_block, -1, o.blocks - 1);
+  if (const std::string_view missing = missing_for(o.fault, weights.config); !missing.empty())
+    bad_input("fault " + std::string(planted_fault_name(o.fault)) + ", wanted a model with " +
+              std::string(missing));
   const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   if (o.threads == 0) o.threads = std::min(cores, kMaxDefaultThreads);
   o.threads = std::min(o.threads, o.blocks);  // a thread without a block has nothing to do
@@ -126,8 +130,9 @@ class HostTwin final : public Engine {
       : options_(options),
         model_{.weights = std::move(weights), .ops = &vector_ops()},
         qwen3_(make_phases(options.fault, options.blocks)),
-        rope_(model_.shape().head_dim,
-              effective_theta(model_.weights.config.rope_theta, options.fault), options.fault),
+        rope_(inverse_frequencies(effective_rope(model_.weights.config.rope, options.fault),
+                                  model_.shape().head_dim),
+              options.fault),
         kv_(make_cache(model_.shape(), options)),
         shared_(model_.shape(), options.blocks),
         exchange_(options.blocks),

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 namespace mkbench::host_twin {
 namespace {
@@ -21,8 +22,11 @@ void Qwen3::matvec(const Block& b, const Bf16* w, int rows, int cols, const floa
   b.model->ops->matvec(w, rows, cols, x, y);
 }
 
-void Qwen3::project(const Block& b, const Matrix& w, Range range, const float* x, float* y) {
+void Qwen3::project(const Block& b, const Matrix& w, Range range, const float* x, float* y,
+                    const Matrix& bias) {
   matvec(b, w.row(range.begin).data(), range.size(), w.cols, x, y);
+  if (bias.size() == 0) return;
+  for (int i = 0; i < range.size(); ++i) y[i] += to_float(bias.data[range.begin + i]);
 }
 
 void Qwen3::rms_norm(const Block& b, const float* x, const Matrix& weight, float* out) {
@@ -54,7 +58,10 @@ void Qwen3::rotate(const Block& b, int position, float* head) {
 void Qwen3::prepare_head(const Block& b, Head kind, const float* raw, int layer, int position,
                          float* out) {
   const LayerWeights& w = b.model->weights.layers[layer];
-  rms_norm(b, raw, kind == Head::kQuery ? w.q_norm : w.k_norm, out);
+  if (b.model->shape().qk_norm)
+    rms_norm(b, raw, kind == Head::kQuery ? w.q_norm : w.k_norm, out);
+  else
+    std::copy_n(raw, b.model->shape().head_dim, out);
   rotate(b, position, out);
 }
 
@@ -160,9 +167,11 @@ void Qwen3::phase_qkv(Block& b, int layer) {
   rms_norm(b, layer == 0 ? x : b.shared->h.data(), w.input_layernorm, x);
   const Range mine = partition(b.model->shape().qkv_width(), b.blocks, b.index);
   int first = 0;
-  for (const Matrix* part : {&w.q_proj, &w.k_proj, &w.v_proj}) {
+  for (const auto& [part, bias] : {std::pair(&w.q_proj, &w.q_bias), std::pair(&w.k_proj, &w.k_bias),
+                                   std::pair(&w.v_proj, &w.v_bias)}) {
     const Range rows = overlap(mine, first, part->rows);
-    if (rows.size() > 0) project(b, *part, rows, x, b.shared->qkv.data() + first + rows.begin);
+    if (rows.size() > 0)
+      project(b, *part, rows, x, b.shared->qkv.data() + first + rows.begin, *bias);
     first += part->rows;
   }
 }

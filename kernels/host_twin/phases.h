@@ -50,7 +50,7 @@ struct Block {
 
 enum class Head { kQuery, kKey };
 
-// The mathematics of Qwen3. Every block calls every `phase_` function. The protected functions are
+// The mathematics of a decoder layer: Qwen3's, and Llama's and Qwen2's without QK-norm. Every block calls every `phase_` function. The protected functions are
 // what the phases consist of; faults.cpp overrides functions of both kinds.
 class Qwen3 {
  public:
@@ -62,7 +62,7 @@ class Qwen3 {
   // Needs no exchange: until h is next exchanged, a block reads only its own rows of it.
   virtual void phase_embed(Block& b, int32_t id, const Bf16* vector);
 
-  // Computes qkv = [Wq; Wk; Wv] RMSNorm(h), with x of phase_embed as h in layer 0.
+  // Computes qkv = [Wq; Wk; Wv] RMSNorm(h), plus the biases if there are any, with x of phase_embed as h in layer 0.
   // Reads    h (hidden).
   // Writes   qkv (qkv_width), before QK-norm and RoPE.
   // A block takes a range of the rows of q | k | v.
@@ -107,8 +107,10 @@ class Qwen3 {
  protected:
   // y[r] = w[r] x for `rows` rows of `cols` columns.
   virtual void matvec(const Block& b, const Bf16* w, int rows, int cols, const float* x, float* y);
-  // A projection within a layer: rows `range` of w times x, to y[0 ..).
-  virtual void project(const Block& b, const Matrix& w, Range range, const float* x, float* y);
+  // A projection within a layer: rows `range` of w times x, plus the bias if it is not empty, to
+  // y[0 ..).
+  virtual void project(const Block& b, const Matrix& w, Range range, const float* x, float* y,
+                       const Matrix& bias = {});
   // out[c] = x[c] / rms(x) * weight[c]; x and out may be the same.
   virtual void rms_norm(const Block& b, const float* x, const Matrix& weight, float* out);
   // RoPE of one head: rotates the pairs (i, i + head_dim / 2) by the angles of a position.

@@ -71,14 +71,6 @@ std::vector<float> KvCache::row(int layer, int position) const {
   return out;
 }
 
-RopeTable::RopeTable(int head_dim, double theta, PlantedFault fault) : fault_(fault) {
-  for (int i = 0; i < head_dim / 2; ++i) {
-    // HF rounds twice in fp32: theta ** (2i / head_dim), then its reciprocal.
-    const float exponent = static_cast<float>(2 * i) / static_cast<float>(head_dim);
-    inv_freq_.push_back(1.0f / std::pow(static_cast<float>(theta), exponent));
-  }
-}
-
 void RopeTable::extend(int positions) {
   const size_t half = inv_freq_.size();
   for (size_t p = cos_.size() / half; p < static_cast<size_t>(positions); ++p) {

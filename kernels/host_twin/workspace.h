@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "references/planted_fault.h"
@@ -44,7 +45,8 @@ class KvCache {
 // Cosines and sines of position * inv_freq, fp32 [positions][head_dim / 2].
 class RopeTable {
  public:
-  RopeTable(int head_dim, double theta, PlantedFault fault = PlantedFault::kNone);
+  RopeTable(std::vector<float> inverse_frequencies, PlantedFault fault)
+      : fault_(fault), inv_freq_(std::move(inverse_frequencies)) {}
   // Makes rows [0, positions) available. Between launches only.
   void extend(int positions);
   const float* cosines(int position) const { return cos_.data() + row(position); }

@@ -6,7 +6,7 @@
 
 #include "kernels/plain/megakernel.h"
 #include "references/fault_kind.h"
-#include "references/model_shape.h"
+#include "references/model/shape.h"
 
 namespace mkbench::plain {
 

@@ -1,7 +1,7 @@
 // What the host sees of kernel.cu, the device translation unit.
 #pragma once
 
-#include "references/model_shape.h"
+#include "references/model/shape.h"
 
 namespace mkbench::plain {
 

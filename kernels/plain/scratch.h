@@ -3,7 +3,7 @@
 
 #include "kernels/device_buffer.h"
 #include "kernels/partition.h"
-#include "references/model_shape.h"
+#include "references/model/shape.h"
 
 namespace mkbench::plain {
 

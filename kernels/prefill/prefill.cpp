@@ -124,7 +124,8 @@ PrefillModel prefill_model(const DeviceModel& model, const ModelConfig& config, 
 }
 
 bool supports(const ModelShape& s) {
-  return s.head_dim == 128 && s.hidden % 64 == 0 && s.intermediate % 64 == 0;
+  return s.has_qwen3_layers() && s.head_dim == 128 && s.hidden % 64 == 0 &&
+         s.intermediate % 64 == 0;
 }
 
 int64_t prefill_rows(const PrefillModel& model, const PlainKv& kv, const PrefillScratch& scratch,

@@ -73,7 +73,7 @@ class PrefillScratch {
 };
 
 // Whether the kernels' tiles divide this shape: head_dim 128, hidden and intermediate multiples of
-// 64.
+// 64; and whether its layers have QK-norm and no biases.
 bool supports(const ModelShape& shape);
 
 // Computes the KV rows of `ids` at positions [position, position + ids.size()). Earlier rows must

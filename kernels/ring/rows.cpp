@@ -62,6 +62,8 @@ std::string layout_obstacle(const ModelShape& shape) {
   }
   const std::string made_for = "; made for the layers of " + models_with_layout();
   std::string text;
+  if (!shape.has_qwen3_layers())
+    return "no layout for layers without QK-norm or with biases" + made_for;
   const LayoutFits fits = layout_fits(shape);
   const auto compare = [&text](const char* field, int found, const std::string& wanted, bool fit) {
     if (fit) return;

@@ -9,6 +9,7 @@
 #include "tests/baselines/eager_lanes.h"
 #include "tests/support/catch2.h"
 #include "tests/support/oracle_comparison.h"
+#include "tests/support/random_model.h"
 #include "tests/support/thrown.h"
 
 using namespace mkbench;
@@ -38,6 +39,37 @@ TEST_CASE("eager takes rows of the embedding as vectors, and refuses what is no 
   CHECK_FALSE(graph->capabilities().vectors);
   CHECK_THROWS_WITH(graph->decode_vectors(1, {.in = tiny.embed_tokens.data}),
                     "graph: decode_vectors: this engine takes ids and gives logits alone");
+}
+
+TEST_CASE("eager and graph decode layers of other families as the oracle does") {
+  for (const ModelShape& shape : {ModelShape{48, 80, 2, 4, 2, 16, 61, false, false},
+                                  ModelShape{48, 80, 2, 4, 2, 16, 61, false, true}}) {
+    ModelWeights w = random_model(shape);
+    if (!shape.qkv_bias)
+      w.config.rope = {.theta = 1e4,
+                       .theta_key = "rope_theta",
+                       .scaling = RopeScaling::kLlama3,
+                       .factor = 8,
+                       .low_freq_factor = 1,
+                       .high_freq_factor = 4,
+                       .original_positions = 64};
+    const std::vector<int32_t> ids = random_ids(60, shape.vocab);
+    Oracle oracle(w, 1);
+    const auto truth = truth_of(oracle, ids);
+    INFO("biases " << shape.qkv_bias);
+    const auto exact = make_eager(w, {.fp32 = true, .max_context = 64});
+    CHECK(compare_all(*exact, ids, truth, 0.05f).worst() < 1e-4);
+    require_hidden_close(*exact, oracle);
+    for (const Lane lane : {kCpu, kGraphOnCpu}) {
+      EagerOptions options = options_for(lane);
+      options.max_context = 64;
+      const Comparison c = compare_all(*make_eager(w, options), ids, truth, 0.05f);
+      INFO(lane.name() << ", worst " << c.worst());
+      CHECK((c.finite() && c.worst() < 0.1));
+    }
+    CHECK_THAT(error_line([&] { make_eager(w, {.compiled = true, .max_context = 64}); }),
+               ContainsText("compile_step.py has no code for layers without QK-norm"));
+  }
 }
 
 TEST_CASE("graph's steps, run op by op, equal the committed references") {

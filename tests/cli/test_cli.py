@@ -114,6 +114,15 @@ class Usage(CliTest):
 
 
 class MainJob(CliTest):
+    def test_other_families(self):
+        result = self.bench("--model", "tiny-llama,tiny-qwen2", "-n", "16", "--blocks", "3", "--no-plot")
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        report = self.report()
+        self.assertEqual([c["verdict"] for c in report["cases"]], ["PASS", "PASS"])
+        self.assertEqual([c["model"]["rope_scaling"] for c in report["cases"]],
+                         ["llama3, factor 8, low_freq_factor 1, high_freq_factor 4, "
+                          "original_max_position_embeddings 512", ""])
+
     def test_formats_and_tables(self):
         junit = self.folder / "junit.xml"
         result = self.bench("--parity-table", "--model", "tiny,tiny-untied", "--junit", str(junit))

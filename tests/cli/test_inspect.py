@@ -85,7 +85,7 @@ def manifest(checkpoint):
 # tests/references/test_inspection.cpp has every row of the input tables, and holds inspect to the loader.
 CONFIG = "config.json:"
 PLANTED = [
-    (config("model_type", "qwen2"), "unsupported", "model_type", "'qwen3'", "'qwen2'", CONFIG + "model_type"),
+    (config("model_type", "gemma2"), "unsupported", "model_type", "'qwen3'", "'gemma2'", CONFIG + "model_type"),
     (config("max_position_embeddings", None), "fatal", "max_position_embeddings", "a value", "absent",
      CONFIG + "max_position_embeddings"),
     (config("rope_theta", 10000), "fatal", "rope_theta", "1000000 as in rope_parameters.rope_theta", "10000",

@@ -156,7 +156,7 @@ class TemporaryTree(unittest.TestCase):
         self.root = pathlib.Path(holder.name)
         self.write("kernels/plain/a.cu", "kernel")
         self.write("CMakeLists.txt", "project")
-        self.write("references/model_shape.h", "shape")
+        self.write("references/model/shape.h", "shape")
         self.write("README.md", "words")
         subprocess.run(["git", "init", "-q", "."], cwd=self.root, check=True)
         self.track()
@@ -181,7 +181,7 @@ class CheckFiles(TemporaryTree):
         findings, count = tracked_files.check_files(self.quote, self.root)
         self.assertEqual(count, 4)
         self.assertEqual(findings, ["CMakeLists.txt: project", "README.md: words", "kernels/plain/a.cu: kernel",
-                                    "references/model_shape.h: shape"])
+                                    "references/model/shape.h: shape"])
 
     def test_chosen_files_must_be_text(self):
         (self.root / "kernels/b.cu").write_bytes(b"\xff\xfe")
@@ -213,7 +213,7 @@ class SourceHash(TemporaryTree):
             ("harness/judge/parity.cpp", "judge", "judgement"),
             ("harness/flow/gate.cpp", "gate", "judgement"),
             ("baselines/eager.cpp", "eager", "judgement"),
-            ("references/model_shape.h", "shapes", "judgement"),
+            ("references/model/shape.h", "shapes", "judgement"),
             ("harness/host/new.cpp", "new", "speed judgement"),
             ("harness/flow/new.cpp", "new", "speed judgement"),
             ("harness/host/card_work.cpp", "flush", "speed"),
@@ -290,7 +290,7 @@ class SourceHash(TemporaryTree):
 
     def test_this_tree_is_covered(self):
         covered = [p for p in tracked_files.tracked_files() if source_hash.covered(p)]
-        for path in ["CMakeLists.txt", "kernels/phase.h", "baselines/eager.cpp", "references/model_shape.h"]:
+        for path in ["CMakeLists.txt", "kernels/phase.h", "baselines/eager.cpp", "references/model/shape.h"]:
             self.assertIn(path, covered)
         for start, _ in source_hash.COVERED:
             self.assertTrue([p for p in covered if p.startswith(start)], f"no file left of {start}")
@@ -319,7 +319,7 @@ class Evidence(TemporaryTree):
         self.assertEqual(self.findings(), "")
 
     def test_fresh_of_other_code(self):
-        for path, kind in (("kernels/plain/a.cu", "speed"), ("references/model_shape.h", "judgement")):
+        for path, kind in (("kernels/plain/a.cu", "speed"), ("references/model/shape.h", "judgement")):
             self.evidence()
             self.write(path, "changed since")
             found = self.findings()

@@ -77,6 +77,19 @@ void write_all_seeds(const fs::path& out) {
     const fs::path file = data_dir() / model / "config.json";
     if (fs::exists(file)) config.add(read_small_file(file, 1 << 20));
   }
+  ModelConfig other{.shape = testing::kMicro,
+                    .rope = {.theta = 1e4,
+                             .scaling = RopeScaling::kLlama3,
+                             .factor = 8,
+                             .low_freq_factor = 1,
+                             .high_freq_factor = 4,
+                             .original_positions = 32},
+                    .rms_norm_eps = 1e-6,
+                    .max_positions = 64};
+  other.shape.qk_norm = false;
+  config.add(config_text(other));  // of Llama
+  other.shape.qkv_bias = true;
+  config.add(config_text(other));  // of Qwen2
   add_cases(config, testing::config_cases(), "config.json");
   add_cases(safetensors, testing::container_cases(), "model.safetensors");
   reference.add(testing::small_reference().dump());

@@ -1,4 +1,4 @@
-// The host twin against the fp32 oracle: odd shapes with random weights, and both trained tiny
+// The host twin against the fp32 oracle: odd shapes with random weights, and trained tiny
 // checkpoints.
 //
 // Twin and oracle differ by the KV cache's bf16 (8 significant bits, at most 2^-8 relative a value)
@@ -9,6 +9,7 @@
 #include "kernels/host_twin/host_twin.h"
 #include "tests/support/oracle_comparison.h"
 #include "tests/support/random_model.h"
+#include "tests/support/thrown.h"
 
 namespace mkbench {
 namespace {
@@ -17,10 +18,11 @@ using namespace testing;
 
 TEST_CASE("host twin agrees with the oracle on odd shapes", "[host_twin][oracle]") {
   // hidden, intermediate, layers, heads, kv_heads, head_dim, vocab: a shape with tails in all
-  // loops, one without GQA, one with a single kv head.
+  // loops, one without GQA, one with a single kv head, one of Llama's and one of Qwen2's layers.
   for (const ModelShape shape :
        {ModelShape{20, 36, 3, 6, 2, 10, 97}, ModelShape{64, 96, 2, 4, 4, 16, 131},
-        ModelShape{48, 80, 2, 3, 1, 32, 61}}) {
+        ModelShape{48, 80, 2, 3, 1, 32, 61}, ModelShape{48, 80, 2, 4, 2, 16, 61, false, false},
+        ModelShape{20, 36, 3, 6, 2, 10, 97, false, true}}) {
     for (const bool tied : {false, true}) {
       const ModelWeights w = random_model(shape, {.rope_theta = 3e4, .tied = tied});
       const auto ids = random_ids(300, shape.vocab);
@@ -70,6 +72,14 @@ TEST_CASE("KV rows are the oracle's, rounded to bf16", "[host_twin][oracle]") {
     }
     REQUIRE(relative_error(e->kv_row(2, position).value(), oracle.kv_row(2, position)) <= 0.01);
   }
+}
+
+TEST_CASE("host twin refuses a fault for which the model has no place", "[host_twin]") {
+  ModelShape shape{48, 80, 2, 4, 2, 16, 61};
+  shape.qk_norm = false;
+  const HostTwinOptions options{.max_context = 9, .fault = PlantedFault::kSkipQNorm};
+  CHECK_THAT(error_line([&] { make_host_twin(random_model(shape), options); }),
+             ContainsText("fault skip_q_norm, wanted a model with QK-norm"));
 }
 
 TEST_CASE("host twin agrees with the oracle on the tiny checkpoints, lengths 1 to 1,025",

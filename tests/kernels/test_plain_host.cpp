@@ -76,6 +76,10 @@ TEST_CASE("a shape that is not compiled in is refused with those that are", "[pl
         "qwen3-0.6b and qwen3-tts-talker (hidden_size 1024", "; tiny (hidden_size 128"})
     REQUIRE_THAT(thrown.message, ContainsText(words));
   for (const ShapeRow& row : kShapeTable) REQUIRE_THAT(thrown.message, ContainsText(row.name));
+  w = tiny();
+  w.config.shape.qk_norm = false;
+  for (const char* words : {"head_dim 128, no QK-norm; compiled in", "host-twin decode them"})
+    REQUIRE_THAT(thrown_by([&] { make_plain(w); }).message, ContainsText(words));
 }
 
 TEST_CASE("weights that do not fit the config are refused by name", "[plain]") {
@@ -98,8 +102,7 @@ TEST_CASE("without a GPU the engine says so and names the way out", "[plain]") {
 
 ModelConfig config_of(const ShapeRow& row) {
   return {.shape = row.shape,
-          .rope_theta = row.rope_theta,
-          .rope_theta_key = "",
+          .rope = {.theta = row.rope_theta, .theta_key = ""},
           .rms_norm_eps = 1e-6,
           .tie_word_embeddings = row.tied,
           .max_positions = row.max_positions};

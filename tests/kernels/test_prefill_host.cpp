@@ -133,6 +133,12 @@ TEST_CASE("prefill knows the shapes that its tiles divide, and its memory", "[pr
   odd = kTiny;
   odd.head_dim = 64;
   REQUIRE_FALSE(supports(odd));
+  odd = kTiny;
+  odd.qk_norm = false;
+  REQUIRE_FALSE(supports(odd));
+  odd = kTiny;
+  odd.qkv_bias = true;
+  REQUIRE_FALSE(supports(odd));
   for (int i = 0; i < kLayerShapes.count; ++i) {
     const ModelShape& s = kLayerShapes.shapes[i];
     // Bytes of a row: fp32 residual and qkv; normed, query, attention and SwiGLU as two bf16

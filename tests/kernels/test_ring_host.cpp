@@ -17,8 +17,7 @@ using namespace testing;
 
 ModelConfig config_of(const ModelShape& shape) {
   return {.shape = shape,
-          .rope_theta = 1e6,
-          .rope_theta_key = "rope_theta",
+          .rope = {.theta = 1e6, .theta_key = "rope_theta"},
           .rms_norm_eps = 1e-6,
           .tie_word_embeddings = true,
           .max_positions = 40960};
@@ -43,6 +42,15 @@ TEST_CASE("layers without a layout are refused with every reason, before any GPU
         "qwen3-tts-talker"})
     REQUIRE_THAT(thrown.message, ContainsText(words));
   REQUIRE_FALSE(thrown.says("head_dim"));  // this one agrees
+}
+
+TEST_CASE("ring refuses layers without QK-norm, and layers with biases", "[ring]") {
+  for (const bool biases : {false, true}) {
+    ModelShape shape = kQwen3_0_6B;
+    (biases ? shape.qkv_bias : shape.qk_norm) = biases;
+    REQUIRE_THAT(ring::layout_obstacle(shape),
+                 ContainsText("no layout for layers without QK-norm"));
+  }
 }
 
 TEST_CASE("the table's rows that have no layout, and why", "[ring]") {

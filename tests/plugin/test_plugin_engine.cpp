@@ -208,6 +208,24 @@ TEST_CASE("guarded buffers detect writes on either side", "[plugin]") {
   CHECK(thrown_by([&] { buffer.collect(out.data()); }).kind == ErrorKind::kIntegrity);
 }
 
+TEST_CASE("a model that the C interface cannot describe is refused before anything is copied",
+          "[plugin]") {
+  const auto refusal = [](bool qk_norm, bool qkv_bias, RopeScaling scaling) {
+    ModelWeights other = plugin_model();
+    other.config.shape.qk_norm = qk_norm;
+    other.config.shape.qkv_bias = qkv_bias;
+    other.config.rope.scaling = scaling;
+    return error_line([&] {
+      make_plugin(other,
+                  {.path = fmt::format("{}/naive_cpu.so", MKBENCH_PLUGINS), .max_context = 64});
+    });
+  };
+  CHECK(refusal(true, false, RopeScaling::kNone) == "accepted");
+  CHECK_THAT(refusal(false, false, RopeScaling::kNone), ContainsText("has no QK-norm"));
+  CHECK_THAT(refusal(true, true, RopeScaling::kNone), ContainsText("has biases of q, k and v"));
+  CHECK_THAT(refusal(true, false, RopeScaling::kLinear), ContainsText("has scaled rotary"));
+}
+
 TEST_CASE("tensors are named and shaped as Hugging Face's", "[plugin]") {
   for (const bool tied : {true, false}) {
     const ModelWeights weights = random_model(plugin_model().config.shape, {.tied = tied});

@@ -4,7 +4,7 @@
 
 #include "references/base/error.h"
 #include "references/inspection.h"
-#include "references/runnable.h"
+#include "references/model/family.h"
 #include "tests/support/catch2.h"
 #include "tests/support/input_case.h"
 #include "tests/support/micro_model.h"
@@ -106,6 +106,25 @@ TEST_CASE("a sound model of another shape wants a rebuild") {
   CHECK(has(inspection, Severity::kInformation, "KV cache", "32 bytes a position, 2048"));
 }
 
+TEST_CASE("layers for which no kernel has code are named, with what runs them") {
+  const Inspection inspection = inspect_changed([](const fs::path& folder) {
+    std::vector<FileTensor> tensors = micro_tensors();
+    std::erase_if(tensors, [](const FileTensor& t) {
+      return t.name.ends_with("q_norm.weight") || t.name.ends_with("k_norm.weight");
+    });
+    write_file(folder / "model.safetensors", safetensors_bytes(tensors));
+    write_file(folder / "config.json",
+               micro_config({{"model_type", "\"llama\""},
+                             {"architectures", "[\"LlamaForCausalLM\"]"},
+                             {"rope_scaling", R"({"rope_type": "linear", "factor": 4.0})"}}));
+  });
+  CHECK(has(inspection, Severity::kNeedsRebuild, "QK-norm", "none"));
+  CHECK(has(inspection, Severity::kInformation, "biases of q, k and v", "none"));
+  CHECK(has(inspection, Severity::kInformation, "RoPE scaling", "linear, factor 4"));
+  CHECK((inspection.verdict == Runs::kAfterRebuild));
+  CHECK(inspection.verdict_text.find("eager, graph and host-twin decode it") != std::string::npos);
+}
+
 TEST_CASE("values are read on request alone") {
   const auto plant = [](const fs::path& folder) {
     std::vector<FileTensor> tensors = micro_tensors();
@@ -149,7 +168,7 @@ TEST_CASE("dimensions that the config does not say are not compared") {
 }
 
 TEST_CASE("names of the talker are those of Qwen3 with other beginnings") {
-  const ModelKind* talker = find_kind("qwen3_tts");
+  const Family* talker = find_family("qwen3_tts");
   REQUIRE(talker != nullptr);
   CHECK(name_in(*talker, "model.layers.3.mlp.up_proj.weight") ==
         "talker.model.layers.3.mlp.up_proj.weight");

@@ -99,7 +99,7 @@ TEST_CASE("the oracle gives HF's fp32 logits on both tiny checkpoints, all promp
 TEST_CASE("a wrong theta is seen by this comparison") {
   const GreedyReference reference = reference_of("tiny");
   ModelWeights weights = tiny("tiny");
-  weights.config.rope_theta = 1e4;
+  weights.config.rope.theta = 1e4;
   Oracle oracle(weights);
   Comparison total;
   follow(oracle, reference, reference.prompts[0], 64, total);

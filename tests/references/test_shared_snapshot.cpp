@@ -96,6 +96,23 @@ TEST_CASE("shared weights have the bytes, the hash and the config of the origina
   }
 }
 
+TEST_CASE("shared weights of another family read back with its tensors and its RoPE") {
+  const OwnTmpdir tmpdir;
+  for (const bool biases : {false, true}) {
+    ModelShape shape = kMicro;
+    shape.qk_norm = false;
+    shape.qkv_bias = biases;
+    ModelWeights weights = random_model(shape, {.max_positions = 64});
+    weights.config.rope.scaling = RopeScaling::kLinear;
+    weights.config.rope.factor = 2.5;
+    const ModelWeights shared = share_weights(weights);
+    const ModelWeights read = load_folder(shared.folder, "random");
+    check_same(read, weights);
+    CHECK(read.config.rope.same_angles(weights.config.rope));
+    CHECK(read.model_type == (biases ? "qwen2" : "llama"));
+  }
+}
+
 TEST_CASE("a committed model keeps its folder, an edited or cut copy gets a new one") {
   const OwnTmpdir tmpdir;
   const ModelWeights tiny = load_model(resolve_model("tiny"));
@@ -160,15 +177,14 @@ TEST_CASE("the text of a config reads back to the same config, doubles exactly")
   for (const double theta : {1e6, 10000.0, 1.0 / 3, 123456.789012345678, 1e12}) {
     for (const bool tied : {true, false}) {
       const ModelConfig config = {.shape = kTiny,
-                                  .rope_theta = theta,
-                                  .rope_theta_key = "built in",
+                                  .rope = {.theta = theta, .theta_key = "built in"},
                                   .rms_norm_eps = theta == 1e6 ? 1e-6 : 0.1 / 3,
                                   .tie_word_embeddings = tied,
                                   .max_positions = 4097};
       const ModelConfig read = parse_config(config_text(config), "config.json");
       CHECK(read.shape == config.shape);
-      CHECK(read.rope_theta == config.rope_theta);
-      CHECK(read.rope_theta_key == "rope_parameters.rope_theta");
+      CHECK(read.rope.same_angles(config.rope));
+      CHECK(read.rope.theta_key == "rope_parameters.rope_theta");
       CHECK(read.rms_norm_eps == config.rms_norm_eps);
       CHECK(read.tie_word_embeddings == tied);
       CHECK(read.max_positions == 4097);

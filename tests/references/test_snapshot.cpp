@@ -4,6 +4,9 @@
 #include <nlohmann/json.hpp>
 
 #include "references/base/error.h"
+#include "references/checkpoint_files.h"
+#include "references/config_scan.h"
+#include "references/foreign_folder.h"
 #include "references/snapshot.h"
 #include "references/user_folders.h"
 #include "tests/support/catch2.h"
@@ -85,6 +88,45 @@ TEST_CASE("folders and files") {
   CHECK(contains(refusal("/no/such/folder"), "/no/such/folder"));
   CHECK(contains(refusal(""), "empty"));
   CHECK(refusal("two\nlines") != "accepted");
+}
+
+TEST_CASE("a folder in another form is told by its files, with the way out") {
+  struct Row {
+    std::vector<std::string> files;
+    std::string told;
+  };
+  const Row rows[] = {
+      {{"adapter_config.json", "adapter_model.safetensors"},
+       "'adapter_config.json', a PEFT adapter"},
+      {{"README.md", "m-Q4_1.gguf"}, "'m-Q4_1.gguf', a GGUF file"},
+      {{"weights.00.npz"}, "'weights.00.npz', MLX weights"},
+      {{"model-00001-of-00002.safetensors"}, "shards without model.safetensors.index.json"},
+      {{"consolidated.safetensors"}, "rename the file to model.safetensors"},
+      {{"pytorch_model-00001-of-00002.bin"}, "pickled weights, which are never opened"},
+      {{"README.md", "tokenizer.json"}, ""},
+  };
+  for (const Row& row : rows) {
+    const TemporaryFolder folder;
+    const fs::path config = folder.path() / "config.json";
+    for (const std::string& file : row.files) write_file(folder.path() / file, "x");
+    INFO(row.files.back());
+    CHECK(contains(foreign_folder(folder.path()), row.told));
+    CHECK(foreign_folder(folder.path()).empty() == row.told.empty());
+    const std::string without = error_line([&] { read_config_json(config); });
+    CHECK(contains(without, config.string() + ": "));
+    CHECK(contains(without, row.told.empty() ? "No such file" : ": missing; beside it is '"));
+    ModelFindings findings(ModelFindings::Mode::kCollect);
+    open_checkpoint(folder.path(), findings);
+    CHECK(contains(findings.all().back().text, "holds neither model.safetensors nor"));
+    CHECK(contains(findings.all().back().text, row.told));
+  }
+  for (const char* file : {"model.safetensors", "model.safetensors.index.json"}) {
+    const TemporaryFolder folder;
+    write_file(folder.path() / file, "x");
+    write_file(folder.path() / "model-00001-of-00002.safetensors", "x");
+    INFO(file);
+    CHECK(foreign_folder(folder.path()).empty());
+  }
 }
 
 TEST_CASE("hub ids are looked up in the local caches") {

@@ -4,7 +4,7 @@
 
 #include "references/base/error.h"
 #include "references/inspection.h"
-#include "references/runnable.h"
+#include "references/model/family.h"
 #include "references/shared_snapshot.h"
 #include "tests/support/catch2.h"
 #include "tests/support/micro_model.h"
@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 using Edits = std::vector<ConfigEdit>;
 
-const ModelKind& talker() { return *find_kind("qwen3_tts"); }
+const Family& talker() { return *find_family("qwen3_tts"); }
 
 // The sections share out the two frequencies of kMicro's heads.
 std::string rope(const std::string& sections, const std::string& more = "") {
@@ -52,7 +52,7 @@ void write_talker(const fs::path& folder, const std::vector<FileTensor>& tensors
   write_file(folder / "model.safetensors", safetensors_bytes(tensors));
 }
 
-// The same weights as a checkpoint of kind qwen3.
+// The same weights as a checkpoint of Qwen3.
 ModelWeights untied_micro(const fs::path& folder) {
   std::vector<FileTensor> tensors = micro_tensors();
   tensors.push_back(make_tensor("lm_head.weight", {6, 4}, 999));
@@ -92,10 +92,10 @@ TEST_CASE("the talker's trunk is loaded by its names, and the rest is declared o
   CHECK(weights.config.max_positions == plain.config.max_positions);
   CHECK(weights.lm_head.data != weights.embed_tokens.data);
   CHECK(weights.head.find("talker.codec_head.weight, untied") == 0);
-  CHECK(weights.kind == "qwen3_tts");
+  CHECK(weights.model_type == "qwen3_tts");
   CHECK((weights.not_covered == std::vector<std::string>{"code predictor: 1 tensor, 8 bytes",
                                                          "speech tokenizer (codec ids to audio)"}));
-  CHECK((plain.kind == "qwen3" && plain.not_covered.empty()));
+  CHECK((plain.model_type == "qwen3" && plain.not_covered.empty()));
 }
 
 TEST_CASE("embedding and head of the talker are told apart") {
@@ -116,10 +116,10 @@ TEST_CASE("hosts see the talker as a checkpoint of Qwen3") {
   const ModelWeights weights = load_folder(folder.path(), "talker");
   const ModelWeights shared = share_weights(weights);
   CHECK(shared.folder != weights.folder);
-  CHECK((shared.kind == "qwen3_tts" && shared.not_covered == weights.not_covered));
+  CHECK((shared.model_type == "qwen3_tts" && shared.not_covered == weights.not_covered));
   CHECK(shared.head == weights.head);
   const ModelWeights read = load_folder(shared.folder, "read");
-  CHECK(read.kind == "qwen3");
+  CHECK(read.model_type == "qwen3");
   CHECK(read.sha256 == weights.sha256);
   CHECK(read.config.max_positions == weights.config.max_positions);
   CHECK(share_weights(shared).folder == shared.folder);
@@ -136,7 +136,7 @@ TEST_CASE("mRoPE is plain RoPE at its theta, and other variants are refused by n
   }
   const TemporaryFolder folder;
   write_talker(folder.path(), talker_tensors(), talker_config({{"rope_theta", "5e5"}}));
-  CHECK(load_folder(folder.path(), "talker").config.rope_theta == 5e5);
+  CHECK(load_folder(folder.path(), "talker").config.rope.theta == 5e5);
 
   struct Refused {
     std::string value, named;

@@ -20,6 +20,7 @@ mkbench_test(test_greedy_reference LABEL host LIBS mkbench_input_cases
 mkbench_python_test(test_references)
 mkbench_test(test_oracle LABEL host LIBS mkbench_references TIMEOUT 180)
 mkbench_test(test_vector_steps LABEL host LIBS mkbench_references)
+mkbench_test(test_rope LABEL host LIBS mkbench_references)
 mkbench_test(test_standstill LABEL host LIBS mkbench_references)
 
 mkbench_test(test_config LABEL host LIBS mkbench_input_cases)

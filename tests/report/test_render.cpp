@@ -397,9 +397,11 @@ TEST_CASE("Markdown says which theta and head were used, and what the engine wro
       ContainsText("- rope_theta 1000000 (rope_parameters.rope_theta); LM head: the embedding\n"));
   CHECK_THAT(text, ContainsText("\"The capital\\nof France is\" -> \" Paris.\"\n"));
   c.rope_theta = 10000.5;
+  c.rope_scaling = "linear, factor 2";
   c.head.clear();
   CHECK_THAT(render_markdown(r),
-             ContainsText("- rope_theta 10000.5 (rope_parameters.rope_theta)\n"));
+             ContainsText(
+                 "- rope_theta 10000.5 (rope_parameters.rope_theta); scaled: linear, factor 2\n"));
   CHECK_THAT(render_markdown(r), !ContainsText("not covered"));
   c.model_kind = "qwen3_tts";
   c.not_covered = {"code predictor: 1 tensor, 8 bytes", "speech\ntokenizer"};

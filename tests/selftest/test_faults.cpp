@@ -1,5 +1,7 @@
 // The fault corpus on the host: every lane fails exactly the checks that the table says, every
 // control passes, and the table itself holds together.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <fstream>
 #include <iterator>
@@ -137,6 +139,9 @@ TEST_CASE("a lane that shows anything else is a surprise", "[faults]") {
   CHECK(surprise(at_least, {{"r_rms"}, 10.0, ""}) ==
         "failing: found r_rms, wanted at least r_rms,sweep");
   CHECK(surprise(at_least, {{"error"}, 10.0, ""}) != "");
+  const FaultLane few{"1", Lane::kTwin, "rope_theta", "tiny", "r_rms,near_tie,strict", 0, true};
+  CHECK(surprise(few, {{"r_rms"}, 10.0, ""}) == "");
+  CHECK(surprise(few, {{"near_tie", "strict"}, 10.0, ""}) != "");
   CHECK(surprise(at_least, {{}, 10.0, ""}) != "");
   const FaultLane sound{"c1", Lane::kRing, "none", "synthetic:cut", "", 0, true};
   CHECK(surprise(sound, {{}, 0.2, ""}) == "");
@@ -155,6 +160,65 @@ TEST_CASE("the faults that depend on a shape are planted in the engines that run
   CHECK(lanes_of(true, true) == std::vector{Lane::kRing, Lane::kPlain});
   CHECK(lanes_of(true, false) == std::vector{Lane::kPlain});
   CHECK(lanes_of(false, false) == std::vector{Lane::kTwin});
+}
+
+TEST_CASE("a fault is planted where the model has the place for it", "[faults]") {
+  ModelConfig all;
+  all.shape.heads = 4;
+  all.shape.kv_heads = 2;
+  all.shape.qkv_bias = true;
+  all.rope.scaling = RopeScaling::kLlama3;
+  ModelConfig no_norm = all, no_bias = all, no_scaling = all, one_kv_head = all, no_groups = all;
+  no_norm.shape.qk_norm = false;
+  no_bias.shape.qkv_bias = false;
+  no_scaling.rope.scaling = RopeScaling::kNone;
+  one_kv_head.shape.kv_heads = 1;
+  no_groups.shape.heads = 2;
+  const auto refused_by = [](const ModelConfig& config) {
+    std::set<std::string_view> plants, missing;
+    for (const PlantedFaultInfo& info : planted_faults()) {
+      if (const auto text = missing_for(info.fault, config); !text.empty())
+        plants.insert(info.name), missing.insert(text);
+    }
+    return std::pair(plants, missing);
+  };
+  using Names = std::set<std::string_view>;
+  CHECK(refused_by(all).first.empty());
+  CHECK(refused_by(no_norm) ==
+        std::pair(Names{"skip_q_norm", "skip_k_norm", "norm_after_rope", "value_normed"},
+                  Names{"QK-norm"}));
+  CHECK(refused_by(no_bias) == std::pair(Names{"bias_dropped"}, Names{"biases of q, k and v"}));
+  CHECK(refused_by(no_scaling) == std::pair(Names{"rope_unscaled"}, Names{"scaled RoPE"}));
+  CHECK(refused_by(one_kv_head).first == Names{"gqa_map", "next_value_head"});
+  CHECK(refused_by(no_groups).first == Names{"gqa_map"});
+}
+
+TEST_CASE("a trained model of another family gets tiny's faults and its own", "[faults]") {
+  const ModelRow& row = *find_model("tiny-llama");
+  std::vector<std::string> wanted, found;
+  for (const FaultLane& lane : fault_lanes()) {
+    const bool of_norm = !missing_for(fault_of(lane), {.shape = row.shape}).empty();
+    const bool shared = lane.model == "tiny" && !of_norm && lane.plant != "none";
+    if (lane.lane == Lane::kTwin && (shared || lane.model == row.name))
+      wanted.push_back(fmt::format("{} {} {}", lane.row, lane.plant, shared));
+  }
+  for (const FaultLane& lane : committed_lanes(row)) {
+    CHECK(lane.lane == Lane::kTwin);
+    CHECK(lane.model == row.name);
+    found.push_back(fmt::format("{} {} {}", lane.row, lane.plant, lane.at_least));
+  }
+  std::sort(wanted.begin(), wanted.end());
+  std::sort(found.begin(), found.end());
+  CHECK(found == wanted);
+}
+
+TEST_CASE("every fault that a trained model of another family has a place for is seen in it",
+          "[.][slow]") {
+  for (const char* model : {"tiny-llama", "tiny-qwen2"}) {
+    const std::vector<FaultLane> lanes = committed_lanes(*find_model(model));
+    REQUIRE(lanes.size() > 40);
+    check_lanes(lanes);
+  }
 }
 
 TEST_CASE("rows and lanes of the fault table belong together", "[faults]") {
@@ -218,9 +282,11 @@ TEST_CASE("planted faults are one list in the enum's order, each name once", "[f
 }
 
 TEST_CASE("a fault of the weights changes a copy, and only where it says", "[faults]") {
-  const ModelWeights sound = load_model(resolve_model("tiny-untied"));
-  const std::string hash = hash_weights(sound);
+  const ModelWeights tiny = load_model(resolve_model("tiny-untied"));
+  const ModelWeights biased = load_model(resolve_model("tiny-qwen2"));
   for (const PlantedFaultInfo& info : planted_faults()) {
+    const ModelWeights& sound = missing_for(info.fault, tiny.config).empty() ? tiny : biased;
+    const std::string hash = hash_weights(sound);
     const ModelWeights planted = with_planted_fault(sound, info.fault);
     INFO(info.name);
     CHECK(hash_weights(sound) == hash);

@@ -103,9 +103,12 @@ void add_presence_cases(Table& table) {
 }
 
 void add_kind_cases(Table& table) {
-  for (const char* kind : {"qwen2", "qwen3_moe", "qwen3_omni_moe"})
+  for (const char* kind : {"gemma3_text", "qwen3_moe", "qwen3_omni_moe"})
     table.edit("C4", {{"model_type", "\"" + std::string(kind) + "\""}},
-               {"model_type is '" + std::string(kind) + "'", "supported: 'qwen3' or 'qwen3_tts'"});
+               {"model_type is '" + std::string(kind) + "'",
+                "supported: 'qwen3', 'qwen2', 'llama', 'mistral' or 'qwen3_tts'"});
+  table.edit("C4", {{"model_type", "\"llama\""}},
+             {"architectures is ['Qwen3ForCausalLM']", "supported: ['LlamaForCausalLM']"});
   table.edit("C4", {{"model_type", "\"qwen3_tts\""}},
              {"talker_config is absent, wanted an object"});
   table.edit("C4", {{"architectures", "[\"Qwen2ForCausalLM\"]"}},
@@ -159,6 +162,11 @@ void add_rope_cases(Table& table) {
       "C8",
       {{"rope_theta", ""}, {"rope_parameters", plain}, {"rope_scaling", R"({"rope_theta": 1})"}},
       {"rope_parameters.rope_theta is 1000000", "rope_scaling.rope_theta is 1"});
+  table.edit(
+      "C8",
+      {{"rope_theta", ""}, {"rope_parameters", plain}, {"rope_scaling", R"({"type": "default"})"}},
+      {"rope_scaling.rope_theta is absent", "rope_parameters"});
+  table.legal("C8", {{"rope_theta", ""}, {"rope_parameters", plain}, {"rope_scaling", "{}"}});
   table.edit("C8", {{"rope_theta", ""}, {"rope_parameters", R"({"rope_type": "default"})"}},
              {"no rope_theta"});
   table.edit("C8", {{"rope_parameters", "5"}}, {"rope_parameters is 5", "object"});

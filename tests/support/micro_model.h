@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "references/model_shape.h"
+#include "references/model/shape.h"
 
 namespace mkbench::testing {
 

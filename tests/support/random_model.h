@@ -40,15 +40,14 @@ struct RandomModelOptions {
   uint64_t seed = 1;
 };
 
-// Matrices are normal with deviation 1 / sqrt(cols), norms 1 + 0.1 * normal, the embedding normal
-// with deviation 1. Every part of a layer then moves the residual stream by a similar amount, so an
-// error in any part shows in the logits.
+// Matrices are normal with deviation 1 / sqrt(cols), norms 1 + 0.1 * normal, biases 0.3 * normal,
+// the embedding normal with deviation 1. Every part of a layer then moves the residual stream by a
+// similar amount, so an error in any part shows in the logits.
 inline ModelWeights random_model(const ModelShape& shape, const RandomModelOptions& options = {}) {
   ModelWeights w;
   w.name = "random";
   w.config = {.shape = shape,
-              .rope_theta = options.rope_theta,
-              .rope_theta_key = "rope_theta",
+              .rope = {.theta = options.rope_theta, .theta_key = "rope_theta"},
               .rms_norm_eps = 1e-6,
               .tie_word_embeddings = options.tied,
               .max_positions = options.max_positions};
@@ -60,9 +59,10 @@ inline ModelWeights random_model(const ModelShape& shape, const RandomModelOptio
     stream = splitmix64(stream);
     std::vector<Bf16> values(static_cast<size_t>(t.rows) * static_cast<size_t>(t.cols));
     const bool embedding = t.name == "model.embed_tokens.weight";
-    const float scale = t.is_vector ? 0.1f : embedding ? 1.0f : 1 / std::sqrt(float(t.cols));
+    const bool bias = t.name.ends_with(".bias"), norm = t.is_vector && !bias;
+    const float scale = bias ? 0.3f : norm ? 0.1f : embedding ? 1.0f : 1 / std::sqrt(float(t.cols));
     for (size_t i = 0; i < values.size(); ++i) {
-      values[i] = to_bf16((t.is_vector ? 1.0f : 0.0f) + scale * normal_at(stream, i));
+      values[i] = to_bf16((norm ? 1.0f : 0.0f) + scale * normal_at(stream, i));
     }
     storage->push_back(std::move(values));
     tensor_of(w, t) = {.data = storage->back().data(), .rows = t.rows, .cols = t.cols};

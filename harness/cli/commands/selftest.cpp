@@ -157,10 +157,17 @@ std::vector<FaultLane> planned_lanes(const SelftestSettings& settings, const Mac
   if (settings.models.empty()) return fault_lanes();
   std::vector<FaultLane> lanes;
   for (const std::string& model : settings.models) {
-    if (!is_analytic(find_model(model))) {
+    const ModelRow* row = find_model(model);
+    if (row == nullptr) {
       throw Error(ErrorKind::kBadInput,
-                  fmt::format("mkbench selftest: --model: found {}, wanted synthetic:SHAPE",
+                  fmt::format("mkbench selftest: --model: found {}, wanted synthetic:SHAPE or one "
+                              "of the trained models that mkbench list names",
                               in_quotes(model, 300)));
+    }
+    if (!is_analytic(row)) {
+      const std::vector<FaultLane> of_model = committed_lanes(*row);
+      lanes.insert(lanes.end(), of_model.begin(), of_model.end());
+      continue;
     }
     const auto obstacle = probe.ring_obstacles.find(model);
     const bool ring = obstacle != probe.ring_obstacles.end() && obstacle->second.empty();
@@ -220,8 +227,8 @@ std::vector<Flag<SelftestSettings>> selftest_flags() {
            &S::libraries),
       hidden(flag("rows LIST", "Run only these faults, by id [all].", &S::rows, parse_word_list)),
       flag("model LIST",
-           "With --faults: synthetic:SHAPE. Plants only the faults that depend on the shape, in "
-           "four layers of it [all faults].",
+           "With --faults: synthetic:SHAPE, whose four layers get the faults that depend on the "
+           "shape, or a trained model such as tiny-llama, which gets the host twin's [all faults].",
            &S::models, parse_word_list),
   };
 }

@@ -1,7 +1,7 @@
 // plain's kernel that records its timeline.
 #pragma once
 
-#include "references/model_shape.h"
+#include "references/model/shape.h"
 
 namespace mkbench::plain {
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "references/fault_kind.h"
-#include "references/model_shape.h"
+#include "references/model/shape.h"
 
 namespace mkbench::plain {
 

@@ -6,7 +6,8 @@
 
 namespace mkbench {
 
-// The dimensions that fix every tensor's shape. Linear weights are [out, in], row-major, bf16.
+// The dimensions that fix which tensors there are, and their shapes. Linear weights are [out, in],
+// row-major, bf16.
 struct ModelShape {
   int hidden;        // residual stream width
   int intermediate;  // SwiGLU width
@@ -15,15 +16,17 @@ struct ModelShape {
   int kv_heads;  // key/value heads; query head h reads kv head h / gqa_group()
   int head_dim;  // even
   int vocab;
+  bool qk_norm = true;    // an RMSNorm over each query and key head, before RoPE
+  bool qkv_bias = false;  // a vector is added to each of q, k and v
 
   constexpr int q_width() const { return heads * head_dim; }
   constexpr int kv_width() const { return kv_heads * head_dim; }
   constexpr int qkv_width() const { return q_width() + 2 * kv_width(); }
   constexpr int gqa_group() const { return heads / kv_heads; }
-  // Parameters of one layer: q, k, v, o, gate, up, down, two RMSNorms, two QK-norms.
+  // Parameters of one layer: q, k, v, o, gate, up, down, two RMSNorms, QK-norms, biases.
   constexpr int64_t layer_parameters() const {
     return int64_t{hidden} * (qkv_width() + q_width()) + 3LL * hidden * intermediate +
-           2LL * hidden + 2LL * head_dim;
+           2LL * hidden + (qk_norm ? 2LL * head_dim : 0) + (qkv_bias ? qkv_width() : 0);
   }
   constexpr int64_t embedding_parameters() const { return int64_t{vocab} * hidden; }
   constexpr int64_t parameters(bool tied) const {
@@ -36,10 +39,13 @@ struct ModelShape {
     return 2 * (layers * layer_parameters() + hidden + embedding_parameters()) +
            static_cast<int64_t>(static_cast<double>(kv_bytes_per_position()) * depth);
   }
+  // The only layers that the kernels, `compiled` and the C interface have code for.
+  constexpr bool has_qwen3_layers() const { return qk_norm && !qkv_bias; }
   // Equal in every dimension that a kernel compiles in; layers and vocabulary are run-time values.
   constexpr bool same_layer_shape(const ModelShape& o) const {
     return hidden == o.hidden && intermediate == o.intermediate && heads == o.heads &&
-           kv_heads == o.kv_heads && head_dim == o.head_dim;
+           kv_heads == o.kv_heads && head_dim == o.head_dim && qk_norm == o.qk_norm &&
+           qkv_bias == o.qkv_bias;
   }
   constexpr bool operator==(const ModelShape&) const = default;
 };

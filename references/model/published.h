@@ -2,7 +2,7 @@
 // a new row; names, analytic weights, kernel instances and forecasts follow from it.
 #pragma once
 
-#include "references/model_shape.h"
+#include "references/model/shape.h"
 
 namespace mkbench {
 

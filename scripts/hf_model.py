@@ -1,9 +1,10 @@
-"""A Qwen3 model in HF transformers, built from plain tensors and decoded step by step, for the other scripts.
+"""A decoder in HF transformers, built from plain tensors and decoded step by step, for the other scripts.
 
 The decoder runs exactly what every engine of mkbench runs: prefill of all ids but the last in chunks
 of at most 512 rows, then steps of one row over the same cache, greedy, lowest index among equals.
 """
 
+import copy
 import hashlib
 import math
 import os
@@ -14,17 +15,18 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
-from transformers import DynamicCache, Qwen3Config, Qwen3ForCausalLM
+from transformers import CONFIG_MAPPING, AutoModelForCausalLM, DynamicCache
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 from transformers.utils import logging as hf_logging
 
-from checkpoint_format import read_json, tensor_names
+from checkpoint_format import families, read_json, tensor_names
 from hub_cache import BadInput
 
 hf_logging.set_verbosity_error()
 
 PREFILL_CHUNK = 512
-NEEDED = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim",
-          "vocab_size", "max_position_embeddings", "rms_norm_eps", "hidden_act", "tie_word_embeddings")
+NEEDED = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "vocab_size",
+          "max_position_embeddings", "rms_norm_eps", "hidden_act")
 
 
 def tensor_bytes(tensor):
@@ -33,10 +35,20 @@ def tensor_bytes(tensor):
     return tensor.contiguous().view(torch.uint16).numpy()
 
 
-def weights_sha256(state, layers, tied):
+def is_tied(config):
+    """Whether the LM head is the embedding; a config that may omit it is untied without it."""
+    return bool(config.get("tie_word_embeddings", False))
+
+
+def names_of(config, tied=None):
+    """tensor_names() of a model."""
+    return tensor_names(config["num_hidden_layers"], is_tied(config) if tied is None else tied, config["model_type"])
+
+
+def weights_sha256(state, config):
     """The hash that identifies a model: sha256 over all tensors' bytes in tensor_names() order."""
     digest = hashlib.sha256()
-    for name in tensor_names(layers, tied):
+    for name in names_of(config):
         digest.update(tensor_bytes(state[name]))
     return digest.hexdigest()
 
@@ -79,13 +91,19 @@ def check_config(config, path):
     """Raises BadInput for another kind of model, and for a missing key: class defaults describe another model."""
     if not isinstance(config, dict):
         raise BadInput(f"{path}: wanted an object")
-    if config.get("model_type") != "qwen3":
-        raise BadInput(f"{path}: model_type is {config.get('model_type')!r}, supported: 'qwen3'")
+    family = families().get(config.get("model_type"))
+    if family is None:
+        raise BadInput(f"{path}: model_type is {config.get('model_type')!r}, supported: {', '.join(sorted(families()))}")
     if config.get("quantization_config"):
         raise BadInput(f"{path}: quantization_config is present: quantised checkpoints are unsupported")
-    missing = [key for key in NEEDED if config.get(key) is None]
+    needed = [*NEEDED, *(() if family.may_omit_tie else ("tie_word_embeddings",)),
+              *(() if family.may_omit_head_dim else ("head_dim",)),
+              *(() if family.may_omit_kv_heads else ("num_key_value_heads",))]
+    missing = [key for key in needed if config.get(key) is None]
     if missing:
         raise BadInput(f"{path}: missing {', '.join(missing)} (nothing is filled in from defaults)")
+    if family.null_key and (value := config.get(family.null_key, "absent")) is not None:
+        raise BadInput(f"{path}: {family.null_key} is {value}, wanted null")
     try:
         rope_theta(config)
     except (TypeError, ValueError) as error:
@@ -94,8 +112,8 @@ def check_config(config, path):
 
 def check_tensors(config, state, folder):
     """Raises BadInput unless the tensors fit the config, are bf16, and a tied head equals the embedding."""
-    tied, head = config["tie_word_embeddings"], state.get("lm_head.weight")
-    wanted = set(tensor_names(config["num_hidden_layers"], tied=False))
+    tied, head = is_tied(config), state.get("lm_head.weight")
+    wanted = set(names_of(config, tied=False))
     missing = sorted(wanted - set(state) - ({"lm_head.weight"} if tied else set()))
     if missing or set(state) - wanted:
         raise BadInput(f"{folder}: {len(missing)} tensors missing {missing[:4]}, {len(set(state) - wanted)} unknown "
@@ -133,8 +151,20 @@ def rope_theta(config):
 
 def exact_inv_freq(config):
     """The fp32 inverse frequencies, in the one order of operations that all of mkbench uses."""
-    dim = config["head_dim"]
+    dim = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
     return 1.0 / (rope_theta(config) ** (torch.arange(0, dim, 2, dtype=torch.float) / dim))
+
+
+def config_of(config):
+    """transformers' own config of a model. It adds keys to the RoPE objects that it is given, so it gets copies."""
+    return CONFIG_MAPPING[config["model_type"]].from_dict(
+        {k: copy.deepcopy(v) for k, v in config.items() if k not in ("dtype", "torch_dtype")})
+
+
+def without_tensors(hf_config):
+    """The model on the meta device."""
+    with torch.device("meta"):
+        return AutoModelForCausalLM.from_config(hf_config)
 
 
 def use_device(device):
@@ -165,13 +195,12 @@ def use_device(device):
 
 def build(config, state, dtype, device="cpu", attention="eager"):
     """An HF model in `dtype` with the given tensors. Rotary inverse frequencies stay fp32, asserted."""
-    hf_config = Qwen3Config.from_dict({k: v for k, v in config.items() if k not in ("dtype", "torch_dtype")})
+    hf_config = config_of(config)
     hf_config._attn_implementation = attention
-    with torch.device("meta"):
-        model = Qwen3ForCausalLM(hf_config)
+    model = without_tensors(hf_config)
     tensors = {name: t.to(device=device, dtype=dtype) for name, t in state.items()}
     missing, unexpected = model.load_state_dict(tensors, strict=False, assign=True)
-    tied = config["tie_word_embeddings"]
+    tied = is_tied(config)
     if unexpected or set(missing) - ({"lm_head.weight"} if tied else set()):
         raise ValueError(f"tensors: missing {missing}, unexpected {unexpected}")
     if tied:
@@ -183,9 +212,13 @@ def build(config, state, dtype, device="cpu", attention="eager"):
 
 
 def check_rotary(model, config):
-    """Raises unless the model rotates by the fp32 table of exact_inv_freq()."""
-    table = model.model.rotary_emb.inv_freq
-    if table.dtype != torch.float32 or not torch.equal(table.cpu(), exact_inv_freq(config)):
+    """Raises unless the model rotates in fp32 by this config's theta and transformers' scaling of it."""
+    table, hf_config = model.model.rotary_emb.inv_freq, model.config
+    scaling, theta = hf_config.rope_parameters["rope_type"], hf_config.rope_parameters["rope_theta"]
+    if theta != rope_theta(config):
+        raise ValueError(f"rotary inv_freq: transformers took theta {theta}, config.json has {rope_theta(config)}")
+    wanted = exact_inv_freq(config) if scaling == "default" else ROPE_INIT_FUNCTIONS[scaling](hf_config, "cpu")[0]
+    if table.dtype != torch.float32 or not torch.equal(table.cpu(), wanted):
         raise ValueError("rotary inv_freq: not the fp32 table of this config's theta and head_dim")
 
 

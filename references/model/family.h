@@ -1,0 +1,55 @@
+// A family of models as data: where a checkpoint of it has its config and tensors, and what its
+// class in transformers computes. One file a family in families/, listed in family.cpp.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "references/model/architecture.h"
+
+namespace mkbench {
+
+// Tensors that belong to a model and that nothing here computes with.
+struct UncoveredPart {
+  std::string_view prefix;  // with which the tensors' names begin
+  std::string_view what;
+};
+
+inline constexpr std::string_view kTokenInput = "token id", kLogitsOutput = "logits";
+
+struct Family {
+  std::string_view model_type, architecture;  // of config.json
+  std::string_view config_key = "";   // the decoder's object in config.json; empty: the file
+  std::string_view trunk = "model.";  // prefix of tensor names
+  std::string_view embedding = "model.embed_tokens.weight", head = "lm_head.weight";
+  std::string_view input = kTokenInput, output = kLogitsOutput;  // of a decode step
+  bool qk_norm = false, qkv_bias = false;                        // as in ModelShape
+  bool scales_rope = false;  // config.json may ask for a RopeScaling
+  bool mrope = false;        // RoPE with three rows of positions, which decoding keeps equal
+  // What config.json may lack (the last two may also be null), and what that means: an untied head,
+  // hidden_size / num_attention_heads, num_attention_heads. Other classes fill in a number.
+  bool may_omit_tie = false, may_omit_head_dim = false, may_omit_kv_heads = false;
+  // Keys of config.json that may be absent, null or false, because they ask for something else.
+  std::span<const std::string_view> unsupported_keys{};
+  // A key that must be there and null, because its absence asks for something else; empty: none.
+  std::string_view null_key = "";
+  std::span<const UncoveredPart> uncovered{};
+  std::string_view beside = "";  // a part of the model that is in other files; empty: none
+};
+
+extern const Family kQwen3Family, kQwen2Family, kLlamaFamily, kMistralFamily, kTalkerFamily;
+
+// The family of a model_type; null where it is not known.
+const Family* find_family(std::string_view model_type);
+
+// "'qwen3', 'qwen2' or 'llama'": the model types that the loader reads.
+std::string loadable_families();
+
+// A tensor's name in a checkpoint of `family`; `name` is its name in tensor_table().
+std::string name_in(const Family& family, std::string_view name);
+
+// The uncovered part to which a tensor of this name belongs; empty if the decoder computes with it.
+std::string_view uncovered_part(const Family& family, std::string_view tensor);
+
+}  // namespace mkbench
