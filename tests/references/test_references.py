@@ -7,7 +7,8 @@ import pathlib
 import unittest
 
 DATA = pathlib.Path(__file__).resolve().parents[2] / "references" / "data"
-FOLDERS = ("qwen3-0.6b", "synthetic", "tiny", "tiny-untied")
+TRAINED = ("tiny", "tiny-llama", "tiny-qwen2", "tiny-untied")
+FOLDERS = ("qwen3-0.6b", "synthetic", *TRAINED)
 
 MODEL = ("name", "revision", "weights_sha256", "files", "config")
 CAPTURE = ("program", "command", "date", "replaces", "versions", "device", "attention", "do_sample", "prefill_chunk",
@@ -72,7 +73,7 @@ class Format(unittest.TestCase):
 
     def test_who_has_references(self):
         names = [document["model"]["name"] for _, document in captured()]
-        self.assertEqual(sorted(names), ["synthetic:early", "synthetic:late", "synthetic:short", "tiny", "tiny-untied"])
+        self.assertEqual(sorted(names), ["synthetic:early", "synthetic:late", "synthetic:short", *TRAINED])
 
     def test_provenance(self):
         for path, document in captured():
