@@ -155,7 +155,7 @@ class Prompts(unittest.TestCase):
         import train_tiny
 
         lane = dataclasses.replace(make_checkpoint.TINY, check_every=2, loss=1e9, rows=2, length=20, steps=4)
-        trainings = {train_tiny: ((0.25, 4.01), (0.251, 5), (0.2, 4), lambda: train_tiny.train("tiny", str)),
+        trainings = {train_tiny: ((0.25, 4.01), (0.251, 5), (0.2, 4), lambda: train_tiny.train("tiny", str, "cpu")),
                      make_checkpoint: ((0.45, 3.0), (0.451, 5), (0.4, 2.99), lambda: make_checkpoint.train(
                          lane, make_checkpoint.text_of(lane, 1), 1, 10, "cpu", str))}
         steps = [(step, torch.tensor(1.0), torch.nn.Linear(1, 1)) for step in range(1, 11)]
