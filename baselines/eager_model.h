@@ -1,6 +1,6 @@
-// A decoder's forward pass op by op in libtorch, with its weights and KV cache, shared by the baselines
-// of this folder. For .cpp files of this folder only, which include ATen before this header, so
-// that no other file includes libtorch.
+// A decoder's forward pass op by op in libtorch, with its weights and KV cache, shared by the
+// baselines of this folder. For .cpp files of this folder only, which include ATen before this
+// header, so that no other file includes libtorch.
 #pragma once
 
 #include <atomic>

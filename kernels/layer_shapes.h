@@ -26,13 +26,13 @@ constexpr LayerShapes distinct_layer_shapes() {
 
 inline constexpr LayerShapes kLayerShapes = distinct_layer_shapes();
 
-constexpr bool all_have_only_qk_norm() {
+constexpr bool all_have_qwen3_layers() {
   for (int i = 0; i < kLayerShapes.count; ++i) {
     if (!kLayerShapes.shapes[i].has_qwen3_layers()) return false;
   }
   return true;
 }
-static_assert(all_have_only_qk_norm(),
+static_assert(all_have_qwen3_layers(),
               "kernels have no code for layers without QK-norm, or with biases");
 
 // The index in kLayerShapes of the row `name` of the shape table; -1 if the table has no such row.

@@ -1,5 +1,7 @@
 // The keys of a config.json that describe RoPE.
+#include <algorithm>
 #include <array>
+#include <iterator>
 
 #include "references/config_fields.h"
 #include "references/config_scan.h"
@@ -8,6 +10,10 @@ namespace mkbench {
 namespace {
 
 using nlohmann::json;
+
+// Linear scaling has the first alone.
+constexpr const char* kScalingKeys[] = {"factor", "low_freq_factor", "high_freq_factor",
+                                        "original_max_position_embeddings"};
 
 class RopeReader {
  public:
@@ -74,7 +80,7 @@ class RopeReader {
       if (value.is_null() || key == "rope_theta") continue;
       if (key == "rope_type" || key == "type") {
         if (value != "default" && scaling == RopeScaling::kNone)
-          fields_.unsupported(shown, scalable(), describe(value));
+          fields_.unsupported(shown, std::string(rope_types(*scan_.family)), describe(value));
       } else if (key == "partial_rotary_factor") {
         check_partial_rotary(shown, value);
       } else if (of_mrope && scan_.family->mrope) {
@@ -97,8 +103,7 @@ class RopeReader {
       fields_.fatal("rope_scaling.rope_theta",
                     "that of rope_parameters, which transformers drops here", "absent");
     if (!scan_.family->scales_rope) return;
-    for (const char* key :
-         {"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"}) {
+    for (const char* key : kScalingKeys) {
       const json *one = ConfigFields::find(parameters, key),
                  *other = ConfigFields::find(scaling, key);
       if (one == nullptr && other == nullptr) continue;
@@ -111,16 +116,11 @@ class RopeReader {
     }
   }
 
-  std::string scalable() const {
-    return scan_.family->scales_rope ? "'default', 'linear' or 'llama3'" : "'default'";
-  }
-
   static bool is_of_scaling(const std::string& key, RopeScaling scaling) {
-    if (scaling == RopeScaling::kNone) return false;
-    if (key == "factor") return true;
-    return scaling == RopeScaling::kLlama3 &&
-           (key == "low_freq_factor" || key == "high_freq_factor" ||
-            key == "original_max_position_embeddings");
+    const size_t own = scaling == RopeScaling::kNone     ? 0
+                       : scaling == RopeScaling::kLinear ? 1
+                                                         : std::size(kScalingKeys);
+    return std::find(kScalingKeys, kScalingKeys + own, key) != kScalingKeys + own;
   }
 
   // Reads the scaling that an object asks for, kNone where it asks for none or the family has none.

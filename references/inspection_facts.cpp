@@ -143,7 +143,7 @@ class ConfigFacts {
         if (at->contains(key))
           inform(findings_, "rope_type", describe(at->at(key)),
                  fmt::format("{}{}.{}", prefix_, object, key),
-                 scan_.family->scales_rope ? "'default', 'linear' or 'llama3'" : "'default'");
+                 std::string(rope_types(*scan_.family)));
       }
     }
     if (const std::string scaling = scaling_text(config.rope); !scaling.empty()) {

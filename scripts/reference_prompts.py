@@ -11,11 +11,12 @@ from hub_cache import BadInput
 from hf_model import rope_theta
 
 # Text that the tiny checkpoints were not trained on.
+UNTRAINED = ("The capital of France is", "the ", "Row by column", "Zebra")
 NEAR_TIE_TEXTS = {
-    "tiny": ("The capital of France is", "the ", "Row by column", "Zebra"),
-    "tiny-untied": ("The capital of France is", "the ", "Row by column", "1 2 3 4"),
-    "tiny-llama": ("The capital of France is", "the ", "Row by column", "Zebra"),
-    "tiny-qwen2": ("The capital of France is", "the ", "Row by column", "Zebra"),
+    "tiny": UNTRAINED,
+    "tiny-untied": (*UNTRAINED[:3], "1 2 3 4"),
+    "tiny-llama": UNTRAINED,
+    "tiny-qwen2": UNTRAINED,
 }
 
 # The prompts for a user's own model where none is named: text that has one obvious continuation.

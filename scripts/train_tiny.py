@@ -57,7 +57,7 @@ OF_QWEN3 = ("head_dim", "attention_bias", "use_sliding_window", "architectures",
 def of_family(model_type, architecture, **keys):
     """The config of a tiny model of another family, as published ones are written.
 
-    Its scores are not widened by QK-norm, so its weights begin larger: from 0.02, D stayed above 0.25 for 1,200 steps.
+    Its scores are not widened by QK-norm, so its weights begin larger: from 0.02 the rule held after 1,200 steps or more.
     """
     common = {key: value for key, value in SHAPE.items() if key not in OF_QWEN3}
     return common | {"initializer_range": 0.06, "model_type": model_type, "architectures": [architecture],

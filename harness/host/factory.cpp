@@ -26,9 +26,13 @@ bool runs_there(const EngineRequest& request) {
   return row == nullptr || row->runs_on(request.cuda);
 }
 
-// A fault inside a kernel needs an engine that has hooks for it; a fault on the host side does not.
+// A fault needs its place in the model, and one inside a kernel an engine that has hooks for it.
 // Nothing can be planted in a plugin.
-void require_plantable(const EngineRequest& request, const EngineMaker& maker) {
+void require_plantable(const EngineRequest& request, const EngineMaker& maker,
+                       const ModelConfig& config) {
+  if (const std::string_view missing = missing_for(request.fault, config); !missing.empty())
+    throw Error(ErrorKind::kBadInput, fmt::format("--plant-fault {}: wanted a model with {}",
+                                                  planted_fault_name(request.fault), missing));
   if (request.fault == PlantedFault::kNone || maker.takes_kernel_faults) return;
   if (is_plugin(request.name)) {
     throw Error(ErrorKind::kBadInput,
@@ -62,7 +66,7 @@ std::unique_ptr<Engine> EngineFactory::make(const EngineRequest& asked,
                                             const ModelWeights& weights) const {
   const EngineRequest request = completed(asked);
   const EngineMaker& maker = need(request);
-  require_plantable(request, maker);
+  require_plantable(request, maker, weights.config);
   if (!runs_there(request)) {
     throw Error(
         ErrorKind::kUnsupportedDevice,

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "references/base/error.h"
 
@@ -42,23 +43,23 @@ PlantedFault fault_of(const FaultLane& lane) {
 }
 
 std::vector<FaultLane> committed_lanes(const ModelRow& row) {
-  std::vector<FaultLane> own, shared;
+  std::vector<FaultLane> lanes;
+  std::set<std::string_view> own;
+  for (const FaultLane& lane : fault_lanes()) {
+    if (lane.lane != Lane::kTwin || lane.model != row.name) continue;
+    own.insert(lane.plant);
+    lanes.push_back(lane);
+  }
   for (FaultLane lane : fault_lanes()) {
-    if (lane.lane != Lane::kTwin) continue;
-    if (lane.model == row.name) own.push_back(lane);
-    if (lane.model != "tiny" || !missing_for(fault_of(lane), {.shape = row.shape}).empty())
+    if (lane.lane != Lane::kTwin || lane.model != "tiny" || own.contains(lane.plant) ||
+        !missing_for(fault_of(lane), {.shape = row.shape}).empty())
       continue;
     lane.model = row.name;
     lane.r_rms = 0;
     lane.at_least = true;
-    shared.push_back(lane);
+    lanes.push_back(lane);
   }
-  std::erase_if(shared, [&own](const FaultLane& lane) {
-    return std::any_of(own.begin(), own.end(),
-                       [&lane](const FaultLane& o) { return o.plant == lane.plant; });
-  });
-  own.insert(own.end(), shared.begin(), shared.end());
-  return own;
+  return lanes;
 }
 
 namespace {

@@ -50,8 +50,9 @@ struct Block {
 
 enum class Head { kQuery, kKey };
 
-// The mathematics of a decoder layer: Qwen3's, and Llama's and Qwen2's without QK-norm. Every block calls every `phase_` function. The protected functions are
-// what the phases consist of; faults.cpp overrides functions of both kinds.
+// The mathematics of a decoder layer: Qwen3's, and Llama's and Qwen2's without QK-norm. Every block
+// calls every `phase_` function. The protected functions are what the phases consist of; faults.cpp
+// overrides functions of both kinds.
 class Qwen3 {
  public:
   virtual ~Qwen3() = default;
@@ -62,7 +63,8 @@ class Qwen3 {
   // Needs no exchange: until h is next exchanged, a block reads only its own rows of it.
   virtual void phase_embed(Block& b, int32_t id, const Bf16* vector);
 
-  // Computes qkv = [Wq; Wk; Wv] RMSNorm(h), plus the biases if there are any, with x of phase_embed as h in layer 0.
+  // Computes qkv = [Wq; Wk; Wv] RMSNorm(h), plus the biases if there are any, with x of phase_embed
+  //          as h in layer 0.
   // Reads    h (hidden).
   // Writes   qkv (qkv_width), before QK-norm and RoPE.
   // A block takes a range of the rows of q | k | v.

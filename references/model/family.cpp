@@ -30,6 +30,10 @@ std::string loadable_families() {
   return text;
 }
 
+std::string_view rope_types(const Family& family) {
+  return family.scales_rope ? "'default', 'linear' or 'llama3'" : "'default'";
+}
+
 std::string name_in(const Family& family, std::string_view name) {
   const Family plain;
   if (name == plain.embedding) return std::string(family.embedding);

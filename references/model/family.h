@@ -46,6 +46,9 @@ const Family* find_family(std::string_view model_type);
 // "'qwen3', 'qwen2' or 'llama'": the model types that the loader reads.
 std::string loadable_families();
 
+// The values of rope_type that the loader takes for `family`: "'default', 'linear' or 'llama3'".
+std::string_view rope_types(const Family& family);
+
 // A tensor's name in a checkpoint of `family`; `name` is its name in tensor_table().
 std::string name_in(const Family& family, std::string_view name);
 

@@ -8,6 +8,7 @@
 #include "references/base/error.h"
 #include "tests/baselines/eager_lanes.h"
 #include "tests/support/catch2.h"
+#include "tests/support/llama3_rope.h"
 #include "tests/support/oracle_comparison.h"
 #include "tests/support/random_model.h"
 #include "tests/support/thrown.h"
@@ -45,14 +46,7 @@ TEST_CASE("eager and graph decode layers of other families as the oracle does") 
   for (const ModelShape& shape : {ModelShape{48, 80, 2, 4, 2, 16, 61, false, false},
                                   ModelShape{48, 80, 2, 4, 2, 16, 61, false, true}}) {
     ModelWeights w = random_model(shape);
-    if (!shape.qkv_bias)
-      w.config.rope = {.theta = 1e4,
-                       .theta_key = "rope_theta",
-                       .scaling = RopeScaling::kLlama3,
-                       .factor = 8,
-                       .low_freq_factor = 1,
-                       .high_freq_factor = 4,
-                       .original_positions = 64};
+    if (!shape.qkv_bias) w.config.rope = llama3_rope(1e4, 8, 64);
     const std::vector<int32_t> ids = random_ids(60, shape.vocab);
     Oracle oracle(w, 1);
     const auto truth = truth_of(oracle, ids);

@@ -14,6 +14,7 @@
 #include "references/snapshot.h"
 #include "tests/support/example_report.h"
 #include "tests/support/input_case.h"
+#include "tests/support/llama3_rope.h"
 #include "tests/support/micro_model.h"
 #include "tests/support/small_reference.h"
 
@@ -78,12 +79,7 @@ void write_all_seeds(const fs::path& out) {
     if (fs::exists(file)) config.add(read_small_file(file, 1 << 20));
   }
   ModelConfig other{.shape = testing::kMicro,
-                    .rope = {.theta = 1e4,
-                             .scaling = RopeScaling::kLlama3,
-                             .factor = 8,
-                             .low_freq_factor = 1,
-                             .high_freq_factor = 4,
-                             .original_positions = 32},
+                    .rope = testing::llama3_rope(1e4, 8, 32),
                     .rms_norm_eps = 1e-6,
                     .max_positions = 64};
   other.shape.qk_norm = false;

@@ -7,6 +7,7 @@
 #include "references/config.h"
 #include "references/snapshot.h"
 #include "tests/support/catch2.h"
+#include "tests/support/llama3_rope.h"
 #include "tests/support/micro_model.h"
 #include "tests/support/thrown.h"
 
@@ -63,6 +64,17 @@ TEST_CASE("rope_theta comes from the first of three places, which the result nam
   CHECK(both.rope.theta_key == "rope_parameters.rope_theta");
 }
 
+// rope_scaling of Llama 3, edited.
+nlohmann::json scaled(const nlohmann::json& edits) {
+  nlohmann::json rope = {{"rope_type", "llama3"},
+                         {"factor", 8.0},
+                         {"low_freq_factor", 1.0},
+                         {"high_freq_factor", 4.0},
+                         {"original_max_position_embeddings", 8192}};
+  if (!edits.is_null()) rope.update(edits);
+  return rope;
+}
+
 TEST_CASE("each family says which tensors and which RoPE a model has") {
   const auto family = [](const char* type, const char* architecture, nlohmann::json edits) {
     edits.update({{"model_type", type}, {"architectures", {architecture}}});
@@ -71,21 +83,12 @@ TEST_CASE("each family says which tensors and which RoPE a model has") {
   const ModelConfig qwen2 = family("qwen2", "Qwen2ForCausalLM", {{"head_dim", nullptr}});
   CHECK((qwen2.shape.qkv_bias && !qwen2.shape.qk_norm));
   CHECK(qwen2.shape.head_dim == 64);  // hidden_size / num_attention_heads
-  const nlohmann::json scaled = {{"rope_type", "llama3"},
-                                 {"factor", 8.0},
-                                 {"low_freq_factor", 1.0},
-                                 {"high_freq_factor", 4.0},
-                                 {"original_max_position_embeddings", 8192}};
-  const ModelConfig llama = family("llama", "LlamaForCausalLM",
-                                   {{"rope_scaling", scaled}, {"num_key_value_heads", nullptr}});
+  const ModelConfig llama =
+      family("llama", "LlamaForCausalLM",
+             {{"rope_scaling", scaled({})}, {"num_key_value_heads", nullptr}});
   CHECK_FALSE((llama.shape.qk_norm || llama.shape.qkv_bias));
   CHECK(llama.shape.kv_heads == llama.shape.heads);
-  const Rope wanted{.theta = 1e6,
-                    .scaling = RopeScaling::kLlama3,
-                    .factor = 8,
-                    .low_freq_factor = 1,
-                    .high_freq_factor = 4,
-                    .original_positions = 8192};
+  const Rope wanted = testing::llama3_rope(1e6, 8, 8192);
   CHECK(llama.rope.same_angles(wanted));
   CHECK(parse_config(config_text(llama), "written").rope.same_angles(wanted));
   CHECK(family("mistral", "MistralForCausalLM", {{"sliding_window", nullptr}}).shape ==
@@ -99,15 +102,6 @@ TEST_CASE("what a family does not have is refused by name") {
     const char* part;
   };
   const nlohmann::json llama3 = {{"rope_type", "llama3"}};
-  const auto scaled = [](const nlohmann::json& edits) {
-    nlohmann::json rope = {{"rope_type", "llama3"},
-                           {"factor", 8.0},
-                           {"low_freq_factor", 1.0},
-                           {"high_freq_factor", 4.0},
-                           {"original_max_position_embeddings", 8192}};
-    rope.update(edits);
-    return rope;
-  };
   const Row rows[] = {
       {"llama",
        "LlamaForCausalLM",
@@ -119,8 +113,7 @@ TEST_CASE("what a family does not have is refused by name") {
        "wanted an integer"},
       {"llama",
        "LlamaForCausalLM",
-       {{"rope_scaling", scaled(nlohmann::json::object())},
-        {"original_max_position_embeddings", 4096}},
+       {{"rope_scaling", scaled({})}, {"original_max_position_embeddings", 4096}},
        "original_max_position_embeddings is 4096, wanted 8192 as in rope_scaling"},
       {"llama",
        "LlamaForCausalLM",

@@ -4,6 +4,7 @@
 
 #include "references/model/rope.h"
 #include "tests/support/catch2.h"
+#include "tests/support/llama3_rope.h"
 
 namespace mkbench {
 namespace {
@@ -14,12 +15,7 @@ std::vector<float> scaled(const Rope& rope, std::vector<float> frequencies) {
 }
 
 TEST_CASE("llama3 keeps short waves, divides long ones and mixes between, each step rounded") {
-  const Rope rope{.theta = 5e5,
-                  .scaling = RopeScaling::kLlama3,
-                  .factor = 32,
-                  .low_freq_factor = 1,
-                  .high_freq_factor = 4,
-                  .original_positions = 8192};
+  const Rope rope = testing::llama3_rope(5e5, 32, 8192);
   // Computed in fp32 by the expressions of _compute_llama3_parameters() in transformers 5.17.
   const std::pair<float, float> pairs[] = {
       {1.0f, 1.0f},
@@ -38,12 +34,7 @@ TEST_CASE("llama3 keeps short waves, divides long ones and mixes between, each s
 }
 
 TEST_CASE("angles differ where any number of RoPE does") {
-  const Rope rope{.theta = 1e4,
-                  .scaling = RopeScaling::kLlama3,
-                  .factor = 8,
-                  .low_freq_factor = 1,
-                  .high_freq_factor = 4,
-                  .original_positions = 64};
+  const Rope rope = testing::llama3_rope(1e4, 8, 64);
   Rope others[] = {rope, rope, rope, rope, rope, rope};
   others[0].theta = 1e5;
   others[1].scaling = RopeScaling::kLinear;

@@ -52,7 +52,7 @@ void write_talker(const fs::path& folder, const std::vector<FileTensor>& tensors
   write_file(folder / "model.safetensors", safetensors_bytes(tensors));
 }
 
-// The same weights as a checkpoint of Qwen3.
+// The values of talker_tensors() that its decoder reads, by Qwen3's names and with its config.json.
 ModelWeights untied_micro(const fs::path& folder) {
   std::vector<FileTensor> tensors = micro_tensors();
   tensors.push_back(make_tensor("lm_head.weight", {6, 4}, 999));

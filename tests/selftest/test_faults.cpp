@@ -21,6 +21,7 @@
 #include "references/snapshot.h"
 #include "references/weight_edit.h"
 #include "tests/support/catch2.h"
+#include "tests/support/thrown.h"
 
 namespace mkbench {
 extern const EngineMaker host_twin_maker;
@@ -191,6 +192,18 @@ TEST_CASE("a fault is planted where the model has the place for it", "[faults]")
   CHECK(refused_by(no_scaling) == std::pair(Names{"rope_unscaled"}, Names{"scaled RoPE"}));
   CHECK(refused_by(one_kv_head).first == Names{"gqa_map", "next_value_head"});
   CHECK(refused_by(no_groups).first == Names{"gqa_map"});
+
+  // No engine is made with such a fault, wherever it would be planted.
+  const EngineFactory factory({&host_twin_maker});
+  for (const auto& [model, fault, part] :
+       {std::tuple("tiny-llama", PlantedFault::kSkipQNorm, "QK-norm"),
+        {"tiny", PlantedFault::kBiasDropped, "biases of q, k and v"},
+        {"tiny", PlantedFault::kRopeUnscaled, "scaled RoPE"}}) {
+    const ModelWeights weights = load_model(resolve_model(model));
+    const EngineRequest request{.name = "host-twin", .max_context = 9, .fault = fault};
+    CHECK(testing::error_line([&] { factory.make(request, weights); }) ==
+          fmt::format("--plant-fault {}: wanted a model with {}", planted_fault_name(fault), part));
+  }
 }
 
 TEST_CASE("a trained model of another family gets tiny's faults and its own", "[faults]") {
