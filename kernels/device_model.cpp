@@ -27,7 +27,7 @@ DeviceBuffer<Bf16> add_layers(const ModelWeights& weights, PlantedFault fault, C
   const bool swap = fault == PlantedFault::kSwapGateUp;
   Bf16* slab = slabs.get();
   const auto copy_in = [&](Bf16* to, const Matrix& from) {
-    copies.push_back({to, from.data, from.bytes()});
+    if (from.size() > 0) copies.push_back({to, from.data, from.bytes()});
   };
   for (const LayerWeights& w : weights.layers) {
     copy_in(slab + at.qkv, w.q_proj);
@@ -41,6 +41,9 @@ DeviceBuffer<Bf16> add_layers(const ModelWeights& weights, PlantedFault fault, C
     copy_in(slab + at.post_norm, w.post_attention_layernorm);
     copy_in(slab + at.q_norm, w.q_norm);
     copy_in(slab + at.k_norm, w.k_norm);
+    copy_in(slab + at.bias, w.q_bias);
+    copy_in(slab + at.bias + w.q_bias.size(), w.k_bias);
+    copy_in(slab + at.bias + w.q_bias.size() + w.k_bias.size(), w.v_bias);
     slab += at.stride;
   }
   return slabs;

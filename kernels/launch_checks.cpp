@@ -4,6 +4,7 @@
 
 #include "kernels/cuda_check.h"
 #include "kernels/layer_shapes.h"
+#include "references/runnable.h"
 
 namespace mkbench {
 namespace {
@@ -35,8 +36,7 @@ std::string compiled_layer_shapes() {
     const auto add = [&](const std::string& name, const ModelShape& of) {
       if (of.same_layer_shape(shape)) names += (names.empty() ? "" : " and ") + name;
     };
-    for (const ShapeRow& row : kShapeTable) add(row.name, row.shape);
-    add("tiny", kTiny);
+    for (const CompiledShape& model : kCompiledShapes) add(std::string(model.name), model.shape);
     text += (text.empty() ? "" : "; ") + names + " (" + layer_shape_text(shape) + ")";
   }
   return text;

@@ -1,43 +1,49 @@
-// The layer shapes that kernels compile in: each distinct shape of the shape table, and tiny's. The numbers
-// of layers and of vocabulary rows are run-time values, so models that differ only there share a shape.
+// The layer shapes that kernels compile in: each distinct shape of the published models and of the committed
+// checkpoints. The numbers of layers and of vocabulary rows are run-time values, so models that differ only
+// there share a shape.
 #pragma once
 
 #include "references/model/published.h"
 
 namespace mkbench {
 
-inline constexpr int kShapeRows = static_cast<int>(sizeof kShapeTable / sizeof kShapeTable[0]);
-
 struct LayerShapes {
-  ModelShape shapes[kShapeRows + 1];
+  ModelShape shapes[kShapeRows + kLiveRows + 3];
   int count;
+  int qwen3_count;  // of the first ones, whose layers are Qwen3's
+
+  constexpr void add(const ModelShape& shape) {
+    for (int i = 0; i < count; ++i) {
+      if (shape.same_layer_shape(shapes[i])) return;
+    }
+    shapes[count++] = shape;
+    if (shape.has_qwen3_layers()) qwen3_count = count;
+  }
 };
 
 constexpr LayerShapes distinct_layer_shapes() {
   LayerShapes list{};
-  for (int row = 0; row <= kShapeRows; ++row) {
-    const ModelShape shape = row < kShapeRows ? kShapeTable[row].shape : kTiny;
-    bool known = false;
-    for (int i = 0; i < list.count; ++i) known = known || shape.same_layer_shape(list.shapes[i]);
-    if (!known) list.shapes[list.count++] = shape;
-  }
+  for (const ShapeRow& row : kShapeTable) list.add(row.shape);
+  list.add(kTiny);
+  for (const ShapeRow& row : kLiveTable) list.add(row.shape);
+  list.add(kTinyLlama);
+  list.add(kTinyQwen2);
   return list;
 }
 
 inline constexpr LayerShapes kLayerShapes = distinct_layer_shapes();
 
-constexpr bool all_have_qwen3_layers() {
+constexpr bool begin_with_qwen3() {
   for (int i = 0; i < kLayerShapes.count; ++i) {
-    if (!kLayerShapes.shapes[i].has_qwen3_layers()) return false;
+    if (kLayerShapes.shapes[i].has_qwen3_layers() != (i < kLayerShapes.qwen3_count)) return false;
   }
   return true;
 }
-static_assert(all_have_qwen3_layers(),
-              "kernels have no code for layers without QK-norm, or with biases");
+static_assert(begin_with_qwen3(), "kernel.cu compiles the first shapes, families.cu the others");
 
-// The index in kLayerShapes of the row `name` of the shape table; -1 if the table has no such row.
+// The index in kLayerShapes of the row `name` of the published models; -1 if there is no such row.
 constexpr int layer_shape_index(const char* name) {
-  for (const ShapeRow& row : kShapeTable) {
+  for (const ShapeRow& row : kPublishedModels) {
     const char *a = row.name, *b = name;
     for (; *a != '\0' && *a == *b; ++a, ++b) {
     }

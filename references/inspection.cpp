@@ -199,18 +199,13 @@ void judge(Inspection& inspection, const ModelShape& shape) {
     inspection.verdict_text = fmt::format(
         "not runnable: {} fatal, {} unsupported, {} that need a rebuild; because {}: {}", fatal,
         unsupported, rebuild, first->source, first->text);
-  } else if (!shape.has_qwen3_layers()) {
-    inspection.verdict = Runs::kAfterRebuild;
-    inspection.verdict_text = fmt::format(
-        "runnable without a megakernel: eager, graph and host-twin decode it, and no kernel has "
-        "code for layers {}",
-        shape.qkv_bias ? "with biases of q, k and v" : "without QK-norm");
   } else if (rebuild > 0) {
     inspection.verdict = Runs::kAfterRebuild;
     inspection.verdict_text = fmt::format(
-        "runnable after a rebuild: {} dimension{} of a layer differ{} from {}, the nearest shape "
-        "that the kernels are compiled for",
-        rebuild, rebuild == 1 ? "" : "s", rebuild == 1 ? "s" : "", compiled.name);
+        "runnable after a rebuild: {} dimension{} or part{} of a layer differ{} from {}, the "
+        "nearest that the kernels are compiled for; eager, graph and host-twin run it as it is",
+        rebuild, rebuild == 1 ? "" : "s", rebuild == 1 ? "" : "s", rebuild == 1 ? "s" : "",
+        compiled.name);
   } else {
     inspection.verdict = Runs::kYes;
     inspection.verdict_text =

@@ -234,16 +234,16 @@ void add_vocabulary(const char* field, std::string_view name, const ConfigScan& 
          vocab > 0 ? fmt::format("{} as vocab_size", vocab) : "");
 }
 
-// A part of a layer that its family has or lacks, against what the kernels have code for.
-void add_part(ModelFindings& findings, const std::string& field, bool has, bool kernels_have,
-              const std::string& source) {
+// A part of a layer that its family has or lacks, against the nearest compiled shape.
+void add_part(ModelFindings& findings, const std::string& field, bool has, bool wanted,
+              std::string_view compiled, const std::string& source) {
   const auto text = [](bool there) { return there ? "in every layer" : "none"; };
-  const bool same = has == kernels_have;
-  add(findings, same ? Severity::kInformation : Severity::kNeedsRebuild, field, text(kernels_have),
-      text(has), source,
-      fmt::format(
-          "{}: {}{}", field, text(has),
-          same ? "" : "; no megakernel has code for that, eager, graph and host-twin run it"));
+  const bool same = has == wanted;
+  add(findings, same ? Severity::kInformation : Severity::kNeedsRebuild, field,
+      fmt::format("{} ({})", text(wanted), compiled), text(has), source,
+      same ? ""
+           : fmt::format("{}: {}; the kernels are compiled for {} ({})", field, text(has),
+                         text(wanted), compiled));
 }
 
 void add_uncovered(const Family& family, const Checkpoint& checkpoint, ModelFindings& findings) {
@@ -275,8 +275,10 @@ void add_shape_facts(const ModelConfig& config, const std::string& source,
              : fmt::format("{} is {}; the kernels are compiled for {} ({})", dimension.key, found,
                            wanted, compiled.name));
   }
-  add_part(findings, "QK-norm", s.qk_norm, true, source + "model_type");
-  add_part(findings, "biases of q, k and v", s.qkv_bias, false, source + "model_type");
+  add_part(findings, "QK-norm", s.qk_norm, compiled.shape.qk_norm, compiled.name,
+           source + "model_type");
+  add_part(findings, "biases of q, k and v", s.qkv_bias, compiled.shape.qkv_bias, compiled.name,
+           source + "model_type");
   if (s.layers > 0)
     inform(findings, "num_hidden_layers", fmt::format("{}", s.layers), source + "num_hidden_layers",
            s.layers % 2 == 0 ? "any" : "any (ring: an even number)");
@@ -329,7 +331,7 @@ void add_tensor_facts(const ConfigScan& scan, const Checkpoint& checkpoint,
 }
 
 std::string published_shape(const ModelShape& shape) {
-  for (const ShapeRow& row : kShapeTable) {
+  for (const ShapeRow& row : kPublishedModels) {
     if (row.shape == shape) return row.name;
   }
   return {};

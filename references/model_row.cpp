@@ -13,25 +13,6 @@
 namespace mkbench {
 namespace {
 
-// Layers without QK-norm, of heads of 64: Llama's, and Qwen2's, which have biases.
-constexpr ModelShape kTinyLlama{.hidden = 128,
-                                .intermediate = 384,
-                                .layers = 4,
-                                .heads = 4,
-                                .kv_heads = 2,
-                                .head_dim = 64,
-                                .vocab = kTiny.vocab,
-                                .qk_norm = false};
-constexpr ModelShape kTinyQwen2{.hidden = 128,
-                                .intermediate = 384,
-                                .layers = 4,
-                                .heads = 2,
-                                .kv_heads = 1,
-                                .head_dim = 64,
-                                .vocab = kTiny.vocab,
-                                .qk_norm = false,
-                                .qkv_bias = true};
-
 constexpr ModelRow kTinyRows[] = {
     {.name = "tiny",
      .help = "trained, 4 layers, byte-level, tied; committed",
@@ -133,7 +114,7 @@ Rows make_rows() {
     rows.all.push_back(row);
     if (first) add_lagsets(rows, shape, synthetic_name(shape));
   }
-  for (const ShapeRow& shape : kShapeTable) {
+  for (const ShapeRow& shape : kPublishedModels) {
     ModelRow row = row_of(shape, ModelSource::kUsers, shape.name);
     row.parity_set = shape.name;
     rows.all.push_back(row);

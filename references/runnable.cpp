@@ -5,9 +5,11 @@
 namespace mkbench {
 namespace {
 
-int differences(const ModelShape& a, const ModelShape& b) {
+// A part that a layer has or lacks weighs more than all five dimensions: another family is further away.
+int distance(const ModelShape& a, const ModelShape& b) {
   return (a.hidden != b.hidden) + (a.intermediate != b.intermediate) + (a.heads != b.heads) +
-         (a.kv_heads != b.kv_heads) + (a.head_dim != b.head_dim);
+         (a.kv_heads != b.kv_heads) + (a.head_dim != b.head_dim) +
+         6 * ((a.qk_norm != b.qk_norm) + (a.qkv_bias != b.qkv_bias));
 }
 
 }  // namespace
@@ -15,7 +17,7 @@ int differences(const ModelShape& a, const ModelShape& b) {
 const CompiledShape& nearest_compiled(const ModelShape& shape) {
   return *std::min_element(std::begin(kCompiledShapes), std::end(kCompiledShapes),
                            [&](const CompiledShape& a, const CompiledShape& b) {
-                             return differences(a.shape, shape) < differences(b.shape, shape);
+                             return distance(a.shape, shape) < distance(b.shape, shape);
                            });
 }
 

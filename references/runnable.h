@@ -3,7 +3,6 @@
 #pragma once
 
 #include <array>
-#include <iterator>
 #include <string_view>
 
 #include "references/model/published.h"
@@ -15,16 +14,19 @@ struct CompiledShape {
   ModelShape shape;  // layers and vocabulary are run-time values
 };
 
-// Every row of the shape table, and tiny. A test compares it with the kernels of the engine plain.
+// Every published model, and the committed ones. A test compares it with the kernels of the engine plain.
 inline constexpr auto kCompiledShapes = [] {
-  std::array<CompiledShape, std::size(kShapeTable) + 1> all{};
-  for (size_t i = 0; i < std::size(kShapeTable); ++i)
-    all[i] = {kShapeTable[i].name, kShapeTable[i].shape};
-  all.back() = {"tiny", kTiny};
+  std::array<CompiledShape, kShapeRows + kLiveRows + 3> all{};
+  size_t count = 0;
+  for (const ShapeRow& row : kPublishedModels) all[count++] = {row.name, row.shape};
+  all[count++] = {"tiny", kTiny};
+  all[count++] = {"tiny-llama", kTinyLlama};
+  all[count++] = {"tiny-qwen2", kTinyQwen2};
   return all;
 }();
 
-// The compiled shape that differs from `shape` in the fewest dimensions of a layer.
+// The compiled shape that differs from `shape` in the fewest parts of a layer and, among equals, in the
+// fewest dimensions.
 const CompiledShape& nearest_compiled(const ModelShape& shape);
 
 }  // namespace mkbench

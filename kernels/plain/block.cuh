@@ -31,14 +31,21 @@ struct Dims {
   static constexpr int kKvHeads = kShape.kv_heads;
   static constexpr int kHeadDim = kShape.head_dim;
   static constexpr int kGroup = kHeads / kKvHeads;
+  // Attention takes a GQA group in parts: the sums of more than 5 query heads would spill registers. The last
+  // part may have fewer heads.
+  static constexpr int kParts = ceil_div(kGroup, 5), kPartHeads = ceil_div(kGroup, kParts);
   static constexpr int kQ = kHeads * kHeadDim;
   static constexpr int kKv = kKvHeads * kHeadDim;
   static constexpr int kQkv = kQ + 2 * kKv;
   static constexpr int kActivations = max_of(max_of(kHidden, kIntermediate), kQ);
   static constexpr LayerLayout kLayout = layer_layout(kShape);
-  static_assert(kHeadDim == 128, "attention deals one KV row to 16 lanes of 8 elements");
+  // Attention: lanes that share a KV row, 8 elements each; and lanes that share a head of q, k or v,
+  // 4 elements each.
+  static constexpr int kRowLanes = kHeadDim / 8, kHeadLanes = kHeadDim / 4;
+  static_assert(kHeadDim == 64 || kHeadDim == 128,
+                "a warp holds whole KV rows, and a head at most");
   static_assert(kHidden % 8 == 0 && kIntermediate % 8 == 0, "rows are read 16 bytes at a time");
-  static_assert(kHeads % kKvHeads == 0 && kGroup + 2 <= kWarps,
+  static_assert(kHeads % kKvHeads == 0 && kPartHeads + 2 <= kWarps,
                 "attention: one warp for each head of q, k, v");
 };
 
@@ -61,9 +68,9 @@ struct TrackCursor<true> {
 template <typename S>
 struct AttentionShared {
   using D = Dims<S>;
-  float4 numerators[kWarps][D::kGroup][D::kHeadDim / 4];  // one partial a warp
-  float maxima[kWarps][D::kGroup], sums[kWarps][D::kGroup];
-  float4 query[D::kGroup][D::kHeadDim / 4];              // after QK-norm, RoPE and scale
+  float4 numerators[kWarps][D::kPartHeads][D::kHeadDim / 4];  // one partial a warp
+  float maxima[kWarps][D::kPartHeads], sums[kWarps][D::kPartHeads];
+  float4 query[D::kPartHeads][D::kHeadDim / 4];          // after QK-norm, RoPE and scale
   uint4 new_k[D::kHeadDim / 8], new_v[D::kHeadDim / 8];  // the current position's row, bf16
 };
 

@@ -1,30 +1,10 @@
-// The device translation unit of the plain megakernel: one instance for each of kLayerShapes, and
-// the choice of the instance for a model's shape.
-#include "kernels/layer_shapes.h"
-#include "kernels/plain/kernel.cuh"
+// A device translation unit: the instances of the plain megakernel for Qwen3's layers, and the choice of the
+// instance for a model's shape. families.cu has the other instances.
+#include "kernels/plain/instances/table.cuh"
 
 namespace mkbench::plain {
 
-template <int kIndex>
-struct Compiled {
-  static constexpr ModelShape kShape = kLayerShapes.shapes[kIndex];
-};
-
-using Kernel = void (*)(const LaunchParams);
-struct Instance {
-  Kernel kernel;
-  int shared_bytes;
-};
-
-// Instances [0, kCount). Kernels named here are compiled, by NVRTC too.
-template <int kCount, int... kIndices>
-struct Instances : Instances<kCount - 1, kCount - 1, kIndices...> {};
-template <int... kIndices>
-struct Instances<0, kIndices...> {
-  static constexpr Instance kAll[] = {
-      {plain_decode<Compiled<kIndices>>, static_cast<int>(sizeof(Shared<Compiled<kIndices>>))}...};
-};
-template struct Instances<kLayerShapes.count>;
+template struct Instances<0, kLayerShapes.qwen3_count>;
 
 }  // namespace mkbench::plain
 
@@ -32,12 +12,16 @@ template struct Instances<kLayerShapes.count>;
 #include "kernels/plain/kernel.h"
 
 namespace mkbench::plain {
+
+Instance family_instance(int index);  // families.cu; `index` is one of kLayerShapes
+
 namespace {
 
 Instance instance_of(const ModelShape& shape) {
   for (int i = 0; i < kLayerShapes.count; ++i) {
-    if (shape.same_layer_shape(kLayerShapes.shapes[i]))
-      return Instances<kLayerShapes.count>::kAll[i];
+    if (!shape.same_layer_shape(kLayerShapes.shapes[i])) continue;
+    return i < kLayerShapes.qwen3_count ? Instances<0, kLayerShapes.qwen3_count>::kAll[i]
+                                        : family_instance(i);
   }
   return {};
 }

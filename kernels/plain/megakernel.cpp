@@ -45,13 +45,10 @@ void check_cache_index(const ModelShape& shape, int max_context) {
 
 void check_layer_shape(const ModelShape& shape) {
   if (plain::kernel_for(shape) != nullptr) return;
-  throw Error(
-      ErrorKind::kBadInput,
-      kPrefix + ": no kernel for layers with " + layer_shape_text(shape) +
-          "; compiled in: " + compiled_layer_shapes() +
-          (shape.has_qwen3_layers()
-               ? "; to add a shape, add a row to references/model/published.h and build again"
-               : "; there is no code for other layers: eager, graph and host-twin decode them"));
+  throw Error(ErrorKind::kBadInput,
+              kPrefix + ": no kernel for layers with " + layer_shape_text(shape) +
+                  "; compiled in: " + compiled_layer_shapes() +
+                  "; to add a shape, add a row to references/model/published.h and build again");
 }
 
 // Bytes of K, V and rotary table for one position.

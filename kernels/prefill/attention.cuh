@@ -14,9 +14,9 @@
 namespace mkbench::prefill {
 
 inline constexpr int kQueryRows = 64;
-inline constexpr int kQueryBytes = kQueryRows * kHeadDim * 2;
 // Two stages of K and V, and q's low plane: both of q's planes in registers would spill.
-inline constexpr int kAttentionShared = 2 * 2 * kTileBytes + kQueryBytes;
+template <int kHeadDim>
+inline constexpr int kAttentionShared = 2 * 2 * kTileBytes<kHeadDim> + kQueryRows* kHeadDim * 2;
 inline constexpr float kMasked = -1e30f;  // finite, so that differences of maxima are finite
 
 // The number of positions that a row attends to: all up to its own. Planted faults (context_bias)
@@ -26,11 +26,13 @@ __device__ __forceinline__ int attended(const AttentionInput& in, int row) {
 }
 
 // Attention of a warp's 16 rows; lane 4g + j holds parts of rows g and g + 8.
+template <int kHeadDim>
 struct WarpAttention {
-  uint4 query_high[8];       // q's high plane: A operands of 16 dimensions each
-  float maximum[2], sum[2];  // of rows g and g + 8; the sum is over this lane's keys only
-  float numerators[16][4];   // accumulators of 8 dimensions each
-  int limit[2];              // number of positions that each row attends to
+  static constexpr int kSteps = kHeadDim / 16, kTiles = kHeadDim / 8;
+  uint4 query_high[kSteps];     // q's high plane: A operands of 16 dimensions each
+  float maximum[2], sum[2];     // of rows g and g + 8; the sum is over this lane's keys only
+  float numerators[kTiles][4];  // accumulators of 8 dimensions each
+  int limit[2];                 // number of positions that each row attends to
 
   __device__ __forceinline__ void start(const AttentionInput& in, int head, int first_row,
                                         int lane) {
@@ -54,7 +56,7 @@ struct WarpAttention {
           make_uint4(pair(at[0] + d), pair(at[1] + d), pair(at[0] + d + 8), pair(at[1] + d + 8));
     }
 #pragma unroll
-    for (int i = 0; i < 16; ++i) {
+    for (int i = 0; i < kTiles; ++i) {
 #pragma unroll
       for (int e = 0; e < 4; ++e) numerators[i][e] = 0;
     }
@@ -70,18 +72,18 @@ struct WarpAttention {
       for (int e = 0; e < 4; ++e) scores[i][e] = 0;
     }
 #pragma unroll
-    for (int s = 0; s < 8; ++s) {
+    for (int s = 0; s < kSteps; ++s) {
       uint4 k[2];
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        k[i] = ptx::load_tiles(tile + static_cast<unsigned>(chunk_offset<16>(
+        k[i] = ptx::load_tiles(tile + static_cast<unsigned>(chunk_offset<kTiles>(
                                           key + i * 16 + b_row(lane), 2 * s + b_chunk(lane))));
       }
 #pragma unroll
       for (int plane = 0; plane < 2; ++plane) {
         const uint4 q = plane == 0
                             ? query_high[s]
-                            : ptx::load_tiles(low + static_cast<unsigned>(chunk_offset<16>(
+                            : ptx::load_tiles(low + static_cast<unsigned>(chunk_offset<kTiles>(
                                                         a_row(lane), 2 * s + a_chunk(lane))));
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
@@ -126,7 +128,7 @@ struct WarpAttention {
       }
     }
 #pragma unroll
-    for (int i = 0; i < 16; ++i) {
+    for (int i = 0; i < kTiles; ++i) {
 #pragma unroll
       for (int e = 0; e < 4; ++e) numerators[i][e] *= rescale[e / 2];
     }
@@ -143,10 +145,10 @@ struct WarpAttention {
       const uint4 high = make_uint4(a0.high, a1.high, a2.high, a3.high);
       const uint4 low = make_uint4(a0.low, a1.low, a2.low, a3.low);
 #pragma unroll
-      for (int d = 0; d < 8; ++d) {
+      for (int d = 0; d < kSteps; ++d) {
         const uint4 v = ptx::load_tiles_transposed(
             tile + static_cast<unsigned>(
-                       chunk_offset<16>(key + s * 16 + a_row(lane), 2 * d + a_chunk(lane))));
+                       chunk_offset<kTiles>(key + s * 16 + a_row(lane), 2 * d + a_chunk(lane))));
         ptx::mma_k16(numerators[2 * d], high, v.x, v.y);
         ptx::mma_k16(numerators[2 * d + 1], high, v.z, v.w);
         ptx::mma_k16(numerators[2 * d], low, v.x, v.y);
@@ -166,17 +168,20 @@ struct WarpAttention {
 };
 
 // The warps of the second half of positions (`gives`) hand their maxima, sums and numerators to
-// the warps of the first half, which merge and normalise. `shared` holds 68 values of each of 128
-// threads.
-__device__ __forceinline__ void block_merge(WarpAttention& mine, float* shared, bool gives) {
+// the warps of the first half, which merge and normalise. `shared` holds kHeadDim / 2 + 4 values of each
+// of 128 threads.
+template <int kHeadDim>
+__device__ __forceinline__ void block_merge(WarpAttention<kHeadDim>& mine, float* shared,
+                                            bool gives) {
+  constexpr int kValues = kHeadDim / 2;  // numerators of a thread
   float* slot = shared + threadIdx.x % 128;
   if (gives) {
 #pragma unroll
-    for (int i = 0; i < 64; ++i) slot[i * 128] = mine.numerators[i / 4][i % 4];
+    for (int i = 0; i < kValues; ++i) slot[i * 128] = mine.numerators[i / 4][i % 4];
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      slot[(64 + r) * 128] = mine.maximum[r];
-      slot[(66 + r) * 128] = mine.sum[r];
+      slot[(kValues + r) * 128] = mine.maximum[r];
+      slot[(kValues + 2 + r) * 128] = mine.sum[r];
     }
   }
   __syncthreads();
@@ -184,14 +189,14 @@ __device__ __forceinline__ void block_merge(WarpAttention& mine, float* shared, 
   float inverse[2], own[2], other[2];
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
-    const float maximum = slot[(64 + r) * 128];
+    const float maximum = slot[(kValues + r) * 128];
     const float top = fmaxf(mine.maximum[r], maximum);
     own[r] = ptx::exp2_approx(mine.maximum[r] - top);
     other[r] = ptx::exp2_approx(maximum - top);
-    inverse[r] = 1.0f / fmaf(mine.sum[r], own[r], slot[(66 + r) * 128] * other[r]);
+    inverse[r] = 1.0f / fmaf(mine.sum[r], own[r], slot[(kValues + 2 + r) * 128] * other[r]);
   }
 #pragma unroll
-  for (int i = 0; i < 64; ++i) {
+  for (int i = 0; i < kValues; ++i) {
     const int r = i % 4 / 2;
     float& x = mine.numerators[i / 4][i % 4];
     x = fmaf(x, own[r], slot[i * 128] * other[r]) * inverse[r];
@@ -199,20 +204,23 @@ __device__ __forceinline__ void block_merge(WarpAttention& mine, float* shared, 
 }
 
 // Loads the low plane of the block's queries. Rows past the end repeat the last one.
+template <int kHeadDim>
 __device__ __forceinline__ void block_load_query(const AttentionInput& in, int head, int first_row,
                                                  char* tile) {
+  constexpr int kPieces = kHeadDim / 8, kRowsAtOnce = kTileThreads / kPieces;
   const int thread = static_cast<int>(threadIdx.x);
 #pragma unroll
-  for (int i = 0; i < kQueryRows / 16; ++i) {
-    const int row = i * 16 + thread / 16, chunk = thread % 16;
+  for (int i = 0; i < kQueryRows / kRowsAtOnce; ++i) {
+    const int row = i * kRowsAtOnce + thread / kPieces, chunk = thread % kPieces;
     const size_t from = static_cast<size_t>(min(first_row + row, in.rows - 1) * in.heads + head);
-    *reinterpret_cast<uint4*>(tile + chunk_offset<16>(row, chunk)) =
+    *reinterpret_cast<uint4*>(tile + chunk_offset<kPieces>(row, chunk)) =
         reinterpret_cast<const uint4*>(in.query.low + from * kHeadDim)[chunk];
   }
 }
 
 template <class Kv>
 __global__ void __launch_bounds__(kTileThreads, 1) attention_kernel(AttentionInput in, Kv kv) {
+  constexpr int kHeadDim = Kv::kHeadDim, kBytes = kTileBytes<kHeadDim>;
   extern __shared__ __align__(128) char shared[];
   const int thread = static_cast<int>(threadIdx.x), warp = thread / 32, lane = thread % 32;
   const int head = static_cast<int>(blockIdx.y), kv_head = head / (in.heads / in.kv_heads);
@@ -222,16 +230,16 @@ __global__ void __launch_bounds__(kTileThreads, 1) attention_kernel(AttentionInp
   // Number of positions that the block's last row and this warp's last row attend to.
   const int end = attended(in, min(block_row + kQueryRows, in.rows) - 1);
   const int warp_end = attended(in, min(first_row + 16, in.rows) - 1);
-  char* low_query = shared + 4 * kTileBytes;
-  auto key_tile = [&](int stage) { return shared + stage % 2 * (2 * kTileBytes); };
-  auto value_tile = [&](int stage) { return key_tile(stage) + kTileBytes; };
+  char* low_query = shared + 4 * kBytes;
+  auto key_tile = [&](int stage) { return shared + stage % 2 * (2 * kBytes); };
+  auto value_tile = [&](int stage) { return key_tile(stage) + kBytes; };
 
   store_share<KvKind::kKey>(kv, key_tile(0), thread,
                             load_share<KvKind::kKey>(kv, in.layer, kv_head, 0, end, thread));
   store_share<KvKind::kValue>(kv, value_tile(0), thread,
                               load_share<KvKind::kValue>(kv, in.layer, kv_head, 0, end, thread));
-  block_load_query(in, head, block_row, low_query);
-  WarpAttention state;
+  block_load_query<kHeadDim>(in, head, block_row, low_query);
+  WarpAttention<kHeadDim> state;
   state.start(in, head, first_row, lane);
   __syncthreads();
 
@@ -243,7 +251,7 @@ __global__ void __launch_bounds__(kTileThreads, 1) attention_kernel(AttentionInp
   for (int stage = 0; stage < stages; ++stage) {
     const int first = stage * kTileKeys, next = first + kTileKeys;
     const bool more = stage + 1 < stages, busy = first + half < warp_end && first_row < in.rows;
-    TileShare share;
+    TileShare<kHeadDim> share;
     float scores[4][4];
     if (more) share = load_share<KvKind::kKey>(kv, in.layer, kv_head, next, end, thread);
     if (busy) {
@@ -269,7 +277,7 @@ __global__ void __launch_bounds__(kTileThreads, 1) attention_kernel(AttentionInp
     const size_t at =
         static_cast<size_t>(row * in.heads + head) * kHeadDim + static_cast<size_t>(lane % 4 * 2);
 #pragma unroll
-    for (int i = 0; i < 16; ++i) {
+    for (int i = 0; i < kHeadDim / 8; ++i) {
       store_split(in.out, at + i * 8, state.numerators[i][2 * r], state.numerators[i][2 * r + 1]);
     }
   }

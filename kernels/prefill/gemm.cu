@@ -24,11 +24,14 @@ void launch(const GemmInput& in, int columns, const Finish& finish) {
 
 void load_gemm() {
   allow_shared_memory<WideTile, StoreRows>();
+  allow_shared_memory<NarrowTile, StoreRows>();
   allow_shared_memory<WideTile, SwiGluRows>();
   allow_shared_memory<NarrowTile, AddRows>();
 }
 
 void multiply_store(const GemmInput& in, int columns, float* out) {
+  if (columns % WideTile::kColumns != 0)
+    return launch<NarrowTile>(in, columns, StoreRows{out, columns});
   launch<WideTile>(in, columns, StoreRows{out, columns});
 }
 

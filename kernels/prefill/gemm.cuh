@@ -41,7 +41,8 @@ struct GemmTile {
 
 // 64 x 128: QKV (256 blocks for 512 rows of Qwen3-0.6B) and gate/up (384).
 using WideTile = GemmTile<64, 128, 32, 32, 64, 1, 4, 3>;
-// 64 x 64: the O- and down-projection, which have only `hidden` columns (128 blocks).
+// 64 x 64: the O- and down-projection, which have only `hidden` columns (128 blocks), and a QKV whose
+// columns the wide tile does not divide.
 using NarrowTile = GemmTile<64, 64, 64, 32, 32, 2, 4, 1>;
 
 // The Finish types. finish() takes two neighbouring results of a row (with kPaired, two of gate and

@@ -1,6 +1,6 @@
 // One interface to the two KV layouts, plain's and ring's: store_pair() writes elements of a row,
 // load_share() and store_share() bring 64 positions of one head into a tile of shared memory,
-// (64, head_dim) row-major in chunk_offset<16>() order.
+// (64, head_dim) row-major in the order of chunk_offset().
 #pragma once
 
 #include "kernels/prefill/inputs.h"
@@ -10,60 +10,74 @@
 
 namespace mkbench::prefill {
 
-inline constexpr int kHeadDim = 128;
 inline constexpr int kTileKeys = 64;
-inline constexpr int kTileBytes = kTileKeys * kHeadDim * 2;
+template <int kHeadDim>
+inline constexpr int kTileBytes = kTileKeys* kHeadDim * 2;
 inline constexpr int kTileThreads = 256;
 
 enum class KvKind : int { kKey, kValue };
 
 // A thread's share of a tile, in registers between load and store.
+template <int kHeadDim>
 struct TileShare {
-  uint4 piece[4];
+  static constexpr int kPieces = kTileBytes<kHeadDim> / kTileThreads / 16;
+  uint4 piece[kPieces];
 };
-static_assert(sizeof(TileShare) * kTileThreads == kTileBytes);
 
-// --- plain: rows of 256 bytes
+// --- plain: rows of kHeadDim elements
 
-template <KvKind kKind>
-__device__ __forceinline__ unsigned short* row_of(const PlainKv& kv, int layer, int head,
-                                                  int position) {
+template <int kHeadDim_>
+struct PlainRows : PlainKv {
+  static constexpr int kHeadDim = kHeadDim_;
+  static constexpr int kRowPieces = kHeadDim / 8;
+  static constexpr int kKeysAtOnce =
+      kTileThreads / kRowPieces;  // of which each thread takes a piece
+};
+
+template <KvKind kKind, int kHeadDim>
+__device__ __forceinline__ unsigned short* row_of(const PlainRows<kHeadDim>& kv, int layer,
+                                                  int head, int position) {
   unsigned short* cache = kKind == KvKind::kKey ? kv.k : kv.v;
   const size_t slab = static_cast<size_t>(layer * kv.kv_heads + head);
   return cache + (slab * kv.max_context + position) * kHeadDim;
 }
 
 // Stores elements d and d + 1, d even.
-template <KvKind kKind>
-__device__ __forceinline__ void store_pair(const PlainKv& kv, int layer, int head, int position,
-                                           int d, unsigned pair) {
+template <KvKind kKind, int kHeadDim>
+__device__ __forceinline__ void store_pair(const PlainRows<kHeadDim>& kv, int layer, int head,
+                                           int position, int d, unsigned pair) {
   *reinterpret_cast<unsigned*>(row_of<kKind>(kv, layer, head, position) + d) = pair;
 }
 
 // Positions from `end` on are not read but become zeros: a NaN there would survive a zero weight.
-template <KvKind kKind>
-__device__ __forceinline__ TileShare load_share(const PlainKv& kv, int layer, int head, int first,
-                                                int end, int thread) {
+template <KvKind kKind, int kHeadDim>
+__device__ __forceinline__ TileShare<kHeadDim> load_share(const PlainRows<kHeadDim>& kv, int layer,
+                                                          int head, int first, int end,
+                                                          int thread) {
+  using Rows = PlainRows<kHeadDim>;
   const unsigned short* from = row_of<kKind>(kv, layer, head, first);
-  TileShare share;
+  TileShare<kHeadDim> share;
 #pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    const int key = i * 16 + thread / 16;
+  for (int i = 0; i < TileShare<kHeadDim>::kPieces; ++i) {
+    const int key = i * Rows::kKeysAtOnce + thread / Rows::kRowPieces;
     share.piece[i] = make_uint4(0, 0, 0, 0);
     if (first + key < end) {
-      share.piece[i] = *reinterpret_cast<const uint4*>(from + key * kHeadDim + thread % 16 * 8);
+      share.piece[i] =
+          *reinterpret_cast<const uint4*>(from + key * kHeadDim + thread % Rows::kRowPieces * 8);
     }
   }
   return share;
 }
 
-template <KvKind kKind>
-__device__ __forceinline__ void store_share(const PlainKv&, char* tile, int thread,
-                                            const TileShare& share) {
+template <KvKind kKind, int kHeadDim>
+__device__ __forceinline__ void store_share(const PlainRows<kHeadDim>&, char* tile, int thread,
+                                            const TileShare<kHeadDim>& share) {
+  using Rows = PlainRows<kHeadDim>;
 #pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    const int key = i * 16 + thread / 16;
-    *reinterpret_cast<uint4*>(tile + chunk_offset<16>(key, thread % 16)) = share.piece[i];
+  for (int i = 0; i < TileShare<kHeadDim>::kPieces; ++i) {
+    const int key = i * Rows::kKeysAtOnce + thread / Rows::kRowPieces;
+    *reinterpret_cast<uint4*>(
+        tile + chunk_offset<Rows::kRowPieces>(key, thread % Rows::kRowPieces)) = share.piece[i];
   }
 }
 
@@ -73,7 +87,8 @@ __device__ __forceinline__ void store_share(const PlainKv&, char* tile, int thre
 // (row, d) is dimension d of rows row + 8 w and row + 8 w + 1.
 
 inline constexpr int kHalfKeys = ring::kHalfTileRows;
-static_assert(kTileKeys == 2 * kHalfKeys && kHeadDim == ring::kHeadDim);
+using RingShare = TileShare<RingKv::kHeadDim>;
+static_assert(kTileKeys == 2 * kHalfKeys && RingKv::kHeadDim == ring::kHeadDim);
 
 __device__ __forceinline__ char* head_of(const RingKv& kv, int layer, int head) {
   return kv.kv +
@@ -109,10 +124,10 @@ __device__ __forceinline__ unsigned keep_before(unsigned pair, int position, int
 }
 
 template <KvKind kKind>
-__device__ __forceinline__ TileShare load_share(const RingKv& kv, int layer, int head, int first,
+__device__ __forceinline__ RingShare load_share(const RingKv& kv, int layer, int head, int first,
                                                 int end, int thread) {
   const char* base = head_of(kv, layer, head);
-  TileShare share;
+  RingShare share;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int start = first + half * kHalfKeys;
@@ -140,7 +155,7 @@ __device__ __forceinline__ int element_offset(int key, int d) {
 
 template <KvKind kKind>
 __device__ __forceinline__ void store_share(const RingKv&, char* tile, int thread,
-                                            const TileShare& share) {
+                                            const RingShare& share) {
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const uint4 a = share.piece[half * 2], b = share.piece[half * 2 + 1];

@@ -21,7 +21,7 @@ void finish_heads(const HeadsInput& in, const RingKv& kv);
 void attend_rows(const AttentionInput& in, const PlainKv& kv);
 void attend_rows(const AttentionInput& in, const RingKv& kv);
 
-// out (rows, columns) = a W^T. `columns` must be a multiple of 128, the depth a multiple of 32.
+// out (rows, columns) = a W^T. `columns` and the depth must be multiples of 64.
 void multiply_store(const GemmInput& in, int columns, float* out);
 // residual (rows, columns) += a W^T. `columns` and the depth must be multiples of 64.
 void multiply_add(const GemmInput& in, int columns, float* residual);

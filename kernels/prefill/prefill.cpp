@@ -14,12 +14,13 @@ size_t align_256(size_t bytes) { return (bytes + 255) / 256 * 256; }
 void check(const PrefillModel& model, int kv_heads, int max_context, size_t count, int position) {
   const ModelShape& s = model.shape;
   if (!supports(s) || kv_heads != s.kv_heads) {
-    throw Error(
-        ErrorKind::kBadInput,
-        "prefill: not all of these are as wanted: head_dim is " + std::to_string(s.head_dim) +
-            ", wanted 128; hidden_size " + std::to_string(s.hidden) + " and intermediate_size " +
-            std::to_string(s.intermediate) + ", wanted multiples of 64; num_key_value_heads is " +
-            std::to_string(s.kv_heads) + ", wanted " + std::to_string(kv_heads));
+    throw Error(ErrorKind::kBadInput,
+                "prefill: not all of these are as wanted: head_dim is " +
+                    std::to_string(s.head_dim) + ", wanted 64 or 128; hidden_size " +
+                    std::to_string(s.hidden) + " and intermediate_size " +
+                    std::to_string(s.intermediate) +
+                    ", wanted multiples of 64; num_key_value_heads is " +
+                    std::to_string(s.kv_heads) + ", wanted " + std::to_string(kv_heads));
   }
   if (position < 0 || static_cast<int64_t>(position) + static_cast<int64_t>(count) > max_context) {
     throw Error(ErrorKind::kBadInput, "prefill: " + std::to_string(position) + " rows + " +
@@ -47,13 +48,15 @@ int64_t run_chunk(const PrefillModel& model, const Kv& kv, const PrefillScratch&
     normalize_rows(scratch.residual(), slab + at.input_norm, model.eps, rows, s.hidden,
                    scratch.normed());
     multiply_store({scratch.normed(), slab + at.qkv, rows, s.hidden}, s.qkv_width(), scratch.qkv());
-    finish_heads({scratch.qkv(), slab + at.q_norm, slab + at.k_norm, rope, scratch.query(), rows,
-                  s.heads, s.kv_heads, layer, position, model.eps},
-                 kv);
+    finish_heads(
+        {scratch.qkv(), s.qk_norm ? slab + at.q_norm : nullptr,
+         s.qk_norm ? slab + at.k_norm : nullptr, s.qkv_bias ? slab + at.bias : nullptr, rope,
+         scratch.query(), rows, s.heads, s.kv_heads, s.head_dim, layer, position, model.eps},
+        kv);
     launches += 3;
     if (layer + 1 == s.layers) break;
-    attend_rows({scratch.query(), scratch.attention(), rows, s.heads, s.kv_heads, layer, position,
-                 model.context_bias},
+    attend_rows({scratch.query(), scratch.attention(), rows, s.heads, s.kv_heads, s.head_dim, layer,
+                 position, model.context_bias},
                 kv);
     multiply_add({scratch.attention(), slab + at.o, rows, s.q_width()}, s.hidden,
                  scratch.residual());
@@ -124,8 +127,7 @@ PrefillModel prefill_model(const DeviceModel& model, const ModelConfig& config, 
 }
 
 bool supports(const ModelShape& s) {
-  return s.has_qwen3_layers() && s.head_dim == 128 && s.hidden % 64 == 0 &&
-         s.intermediate % 64 == 0;
+  return (s.head_dim == 64 || s.head_dim == 128) && s.hidden % 64 == 0 && s.intermediate % 64 == 0;
 }
 
 int64_t prefill_rows(const PrefillModel& model, const PlainKv& kv, const PrefillScratch& scratch,

@@ -72,8 +72,8 @@ class PrefillScratch {
   DeviceBuffer<char> memory_;
 };
 
-// Whether the kernels' tiles divide this shape: head_dim 128, hidden and intermediate multiples of
-// 64; and whether its layers have QK-norm and no biases.
+// Whether the kernels' tiles divide this shape: head_dim 64 or 128, hidden and intermediate multiples
+// of 64.
 bool supports(const ModelShape& shape);
 
 // Computes the KV rows of `ids` at positions [position, position + ids.size()). Earlier rows must

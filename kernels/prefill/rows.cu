@@ -25,7 +25,8 @@ void load(Kernel kernel) {
 void load_rows() {
   load(embed_kernel);
   load(normalize_kernel);
-  load(heads_kernel<PlainKv>);
+  load(heads_kernel<PlainRows<64>>);
+  load(heads_kernel<PlainRows<128>>);
   load(heads_kernel<RingKv>);
 }
 
@@ -42,7 +43,10 @@ void normalize_rows(const float* residual, const unsigned short* weight, float e
   MKBENCH_CUDA(cudaGetLastError());
 }
 
-void finish_heads(const HeadsInput& in, const PlainKv& kv) { launch_heads(in, kv); }
+void finish_heads(const HeadsInput& in, const PlainKv& kv) {
+  if (in.head_dim == 64) return launch_heads(in, PlainRows<64>{kv});
+  launch_heads(in, PlainRows<128>{kv});
+}
 void finish_heads(const HeadsInput& in, const RingKv& kv) { launch_heads(in, kv); }
 
 }  // namespace mkbench::prefill

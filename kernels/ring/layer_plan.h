@@ -214,6 +214,8 @@ constexpr LayoutFits layout_fits(const ModelShape& s) {
   fits.rounds = fits.room && rounds_fit(plan);
   return fits;
 }
-constexpr bool has_layout(const ModelShape& s) { return layout_fits(s).all(); }
+constexpr bool has_layout(const ModelShape& s) {
+  return s.has_qwen3_layers() && layout_fits(s).all();
+}
 
 }  // namespace mkbench::ring

@@ -1,5 +1,5 @@
-// The dimensions of a model, and two shapes: Qwen3-0.6B's and that of the tiny checkpoints. Every
-// model that has a name has a row in model_row.cpp.
+// The dimensions of a model, and a few shapes: Qwen3-0.6B's and those of the committed checkpoints.
+// Every model that has a name has a row in model_row.cpp.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +39,7 @@ struct ModelShape {
     return 2 * (layers * layer_parameters() + hidden + embedding_parameters()) +
            static_cast<int64_t>(static_cast<double>(kv_bytes_per_position()) * depth);
   }
-  // The only layers that the kernels, `compiled` and the C interface have code for.
+  // The only layers that ring, `compiled` and the C interface have code for.
   constexpr bool has_qwen3_layers() const { return qk_norm && !qkv_bias; }
   // Equal in every dimension that a kernel compiles in; layers and vocabulary are run-time values.
   constexpr bool same_layer_shape(const ModelShape& o) const {
@@ -68,5 +68,23 @@ inline constexpr ModelShape kTiny{.hidden = 128,
                                   .kv_heads = 2,
                                   .head_dim = 128,
                                   .vocab = 259};
+// The same as Llama and Qwen2: layers without QK-norm, of heads of 64; Qwen2's have biases.
+inline constexpr ModelShape kTinyLlama{.hidden = 128,
+                                       .intermediate = 384,
+                                       .layers = 4,
+                                       .heads = 4,
+                                       .kv_heads = 2,
+                                       .head_dim = 64,
+                                       .vocab = kTiny.vocab,
+                                       .qk_norm = false};
+inline constexpr ModelShape kTinyQwen2{.hidden = 128,
+                                       .intermediate = 384,
+                                       .layers = 4,
+                                       .heads = 2,
+                                       .kv_heads = 1,
+                                       .head_dim = 64,
+                                       .vocab = kTiny.vocab,
+                                       .qk_norm = false,
+                                       .qkv_bias = true};
 
 }  // namespace mkbench

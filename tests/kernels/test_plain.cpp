@@ -13,7 +13,8 @@ ModelWeights tiny() { return load_folder(data_dir() / "tiny", "tiny"); }
 
 TEST_CASE("plain agrees with the oracle on the tiny checkpoints, lengths 1 to 1,025", "[plain]") {
   if (no_gpu()) SKIP_TEST("no GPU");
-  const std::string name = GENERATE(as<std::string>(), "tiny", "tiny-untied");
+  const std::string name =
+      GENERATE(as<std::string>(), "tiny", "tiny-untied", "tiny-llama", "tiny-qwen2");
   const int blocks = GENERATE(0, 3);  // the whole GPU, and a grid with many tiles a block
   require_agreement_to_1025(name, [blocks](const ModelWeights& w, PlantedFault fault) {
     return make_plain(w, {.blocks = blocks, .fault = fault});
@@ -22,7 +23,8 @@ TEST_CASE("plain agrees with the oracle on the tiny checkpoints, lengths 1 to 1,
 
 TEST_CASE("plain agrees with the oracle to the last position", "[plain]") {
   if (no_gpu()) SKIP_TEST("no GPU");
-  const std::string name = GENERATE(as<std::string>(), "tiny", "tiny-untied");
+  const std::string name =
+      GENERATE(as<std::string>(), "tiny", "tiny-untied", "tiny-llama", "tiny-qwen2");
   require_agreement_to_the_end(name, [](const ModelWeights& w, PlantedFault fault) {
     return make_plain(w, {.fault = fault});
   });
@@ -76,6 +78,29 @@ TEST_CASE("plain follows four layers of every shape, by oracle and closed form",
   require_follows(*e, oracle, row.shape.vocab);
 }
 
+// 90 ids: a step has two splits of the context at most, and batched prefill takes the first 88 at once.
+TEST_CASE("plain follows two layers of every shape without analytic weights", "[plain]") {
+  if (no_gpu()) SKIP_TEST("no GPU");
+  const ShapeRow row = GENERATE(from_range(std::begin(kLiveTable), std::end(kLiveTable)));
+  INFO(row.name);
+  ModelShape shape = row.shape;
+  shape.layers = 2;
+  shape.vocab = 515;
+  const ModelWeights w = random_model(shape, {.rope_theta = row.rope_theta, .tied = false});
+  const auto ids = random_ids(90, shape.vocab);
+  Oracle oracle(w);
+  const auto truth = truth_of(oracle, ids);
+  const auto e = make_plain(w, {.max_context = 128});
+  require_close(compare_all(*e, ids, truth, kRandomLimits.margin), kRandomLimits, 0.5);
+  require_hidden_close(*e, oracle);
+  e->reset();
+  e->poison();
+  e->prefill(std::span(ids).first(89));
+  std::vector<float> logits(truth[0].size());
+  REQUIRE(e->decode(1, nullptr, logits.data())[0] == argmax_lowest(truth[88]));
+  REQUIRE(relative_error(logits, truth[88]) <= kRandomLimits.worst);
+}
+
 TEST_CASE("plain continues the analytic checkpoint in its closed form", "[plain]") {
   if (no_gpu()) SKIP_TEST("no GPU");
   const ModelWeights w = make_synthetic("short");
@@ -102,7 +127,8 @@ TEST_CASE("plain repeats itself to the bit", "[plain]") {
 // a hundred times as long.
 TEST_CASE("plain stays inside its buffers, filled to the last position", "[plain][memcheck]") {
   if (no_gpu()) SKIP_TEST("no GPU");
-  const std::string name = GENERATE(as<std::string>(), "tiny", "tiny-untied");
+  const std::string name =
+      GENERATE(as<std::string>(), "tiny", "tiny-untied", "tiny-llama", "tiny-qwen2");
   const int blocks = GENERATE(0, 7);
   const ModelWeights w = load_folder(data_dir() / name, name);
   constexpr int kContext = 131;  // three splits in the last step

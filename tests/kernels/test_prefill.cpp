@@ -99,7 +99,8 @@ void require_near_oracle(const KvRows& rows, const Oracle& oracle, int layers, i
 
 TEST_CASE("batched rows agree with the oracle, whatever the chunks", "[prefill]") {
   if (no_gpu()) SKIP_TEST("no GPU");
-  const std::string name = GENERATE(as<std::string>(), "tiny", "tiny-untied");
+  const std::string name =
+      GENERATE(as<std::string>(), "tiny", "tiny-untied", "tiny-llama", "tiny-qwen2");
   INFO(name);
   constexpr int kMost = 2 * kChunkRows + 1;
   const ModelWeights w = load_folder(data_dir() / name, name);
@@ -150,7 +151,8 @@ std::unique_ptr<Engine> stepped(const ModelWeights& w, const std::vector<int32_t
 
 TEST_CASE("batched rows are those of single steps, with every planted fault", "[prefill]") {
   if (no_gpu()) SKIP_TEST("no GPU");
-  const std::string name = GENERATE(as<std::string>(), "tiny", "tiny-untied");
+  const std::string name =
+      GENERATE(as<std::string>(), "tiny", "tiny-untied", "tiny-llama", "tiny-qwen2");
   const PlantedFault fault = GENERATE(PlantedFault::kNone, PlantedFault::kRopeTheta,
                                       PlantedFault::kSwapGateUp, PlantedFault::kCacheLength);
   const ModelWeights w = load_folder(data_dir() / name, name);
@@ -192,7 +194,8 @@ int64_t launches_of(const ModelShape& shape, int rows) {
 
 TEST_CASE("the token after a batched prefill is the oracle's", "[prefill]") {
   if (no_gpu()) SKIP_TEST("no GPU");
-  const std::string name = GENERATE(as<std::string>(), "tiny", "tiny-untied");
+  const std::string name =
+      GENERATE(as<std::string>(), "tiny", "tiny-untied", "tiny-llama", "tiny-qwen2");
   const ModelWeights w = load_folder(data_dir() / name, name);
   const auto ids = corpus_ids(1026);
   Oracle oracle(w);

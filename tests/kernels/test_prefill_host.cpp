@@ -131,13 +131,10 @@ TEST_CASE("prefill knows the shapes that its tiles divide, and its memory", "[pr
   odd.intermediate = 400;
   REQUIRE_FALSE(supports(odd));
   odd = kTiny;
-  odd.head_dim = 64;
+  odd.hidden = 96;
   REQUIRE_FALSE(supports(odd));
   odd = kTiny;
-  odd.qk_norm = false;
-  REQUIRE_FALSE(supports(odd));
-  odd = kTiny;
-  odd.qkv_bias = true;
+  odd.head_dim = 96;
   REQUIRE_FALSE(supports(odd));
   for (int i = 0; i < kLayerShapes.count; ++i) {
     const ModelShape& s = kLayerShapes.shapes[i];

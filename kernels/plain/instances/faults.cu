@@ -56,10 +56,10 @@ __device__ __forceinline__ HeadValues warp_faulty_head(Thread me, const LaunchPa
   if (planted(PlantedFault::kDecodePositions) && p.first_output < p.steps) ++position;
   const RopePair* rope = p.rope + static_cast<size_t>(position) * (Faulty::kHeadDim / 2);
   if (planted(PlantedFault::kNormAfterRope)) {
-    return warp_norm(me, warp_rope(me, x, rope), norm, p.eps);
+    return warp_norm<Faulty::kHeadDim>(me, warp_rope<Faulty::kHeadDim>(me, x, rope), norm, p.eps);
   }
-  if (planted(skip_norm)) return warp_rope(me, x, rope);
-  return warp_rope(me, warp_norm(me, x, norm, p.eps), rope);
+  if (!planted(skip_norm)) x = warp_norm<Faulty::kHeadDim>(me, x, norm, p.eps);
+  return warp_rope<Faulty::kHeadDim>(me, x, rope);
 }
 
 template <>
@@ -128,7 +128,8 @@ __device__ __forceinline__ void block_norm_values(const LaunchParams& p, int lay
     if (me.warp != 0) return;
     const unsigned short* slab = p.layers + layer * Faulty::kLayout.stride;
     float* raw = p.qkv + Faulty::kQ + Faulty::kKv + kv_head * Faulty::kHeadDim;
-    const HeadValues v = warp_norm(me, load_head(me, raw), slab + Faulty::kLayout.k_norm, p.eps);
+    const HeadValues v = warp_norm<Faulty::kHeadDim>(me, load_head<Faulty::kHeadDim>(me, raw),
+                                                     slab + Faulty::kLayout.k_norm, p.eps);
     reinterpret_cast<float2*>(raw)[me.lane] = v.low;
     reinterpret_cast<float2*>(raw)[me.lane + 32] = v.high;
   });

@@ -13,7 +13,8 @@
 namespace mkbench::plain {
 
 // Merges the splits of one head: softmax partials with maxima m_i, sums l_i and numerators a_i give
-// sum(2^(m_i - M) a_i) / sum(2^(m_i - M) l_i), M = max(m_i). A lane takes 4 of the 128 dimensions.
+// sum(2^(m_i - M) a_i) / sum(2^(m_i - M) l_i), M = max(m_i). The first kHeadLanes lanes take 4
+// dimensions each.
 template <typename S>
 __device__ __forceinline__ void warp_combine_head(Thread me, const LaunchParams& p, Shared<S>& s,
                                                   int head, int splits) {
@@ -31,17 +32,18 @@ __device__ __forceinline__ void warp_combine_head(Thread me, const LaunchParams&
   const float factor = has_split ? ptx::exp2_approx(maximum - top) : 0.0f;
   const float inverse = 1.0f / warp_sum(sum * factor);
   const float4* acc = reinterpret_cast<const float4*>(p.attention_acc) +
-                      static_cast<size_t>(head) * kMaxSplits * (D::kHeadDim / 4) + lane;
+                      static_cast<size_t>(head) * kMaxSplits * D::kHeadLanes + lane % D::kHeadLanes;
   float4 out = make_float4(0, 0, 0, 0);
 #pragma unroll 4
   for (int i = 0; i < splits; ++i) {
-    const float4 a = ptx::load_l2(acc + i * (D::kHeadDim / 4));
+    const float4 a = ptx::load_l2(acc + i * D::kHeadLanes);
     const float f = __shfl_sync(~0u, factor, i);
     out.x = fmaf(a.x, f, out.x);
     out.y = fmaf(a.y, f, out.y);
     out.z = fmaf(a.z, f, out.z);
     out.w = fmaf(a.w, f, out.w);
   }
+  if (lane >= D::kHeadLanes) return;
   // 4 neighbouring elements stay neighbours in activation_index().
   const int e = head * D::kHeadDim + lane * 4;
   s.activations[activation_index(e, D::kQ) / 4] =
@@ -67,8 +69,8 @@ __device__ __forceinline__ bool phase_o_proj(const LaunchParams& p, Shared<S>& s
 
   const int position = p.position + step;
   if (!x.block_wait(s, Phase::kOProj, layer, position)) return false;
-  const int splits =
-      attention_splits(attended_positions(p, position), D::kKvHeads, static_cast<int>(gridDim.x));
+  const int splits = attention_splits(attended_positions(p, position), D::kKvHeads * D::kParts,
+                                      static_cast<int>(gridDim.x));
 #pragma unroll 1
   for (int head = me.warp; head < D::kHeads; head += kWarps) {
     warp_combine_head<S>(me, p, s, head, splits);

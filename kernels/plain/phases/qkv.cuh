@@ -1,7 +1,7 @@
-// QKV: qkv = W_qkv RMSNorm(residual), raw: attention applies QK-norm and RoPE. In layer 0 the phase
+// QKV: qkv = W_qkv RMSNorm(residual) + bias, raw: attention applies QK-norm and RoPE. In layer 0 the phase
 //        also selects the token and embeds it: residual = E[token].
 // Reads  residual (hidden) fp32 (layer 0: embedding row (hidden) bf16); norm weight (hidden), W_qkv
-//        (qkv_width, hidden) bf16.
+//        (qkv_width, hidden), bias (qkv_width), if the model has one, bf16.
 // Writes qkv (qkv_width) fp32; in layer 0 residual (hidden) fp32.
 // A block takes a contiguous range of rows, in tiles of which the first is loaded into registers before
 // the wait. A block writes the residual of the rows to which it will add in O-projection and down.
@@ -49,12 +49,16 @@ __device__ __forceinline__ bool phase_qkv(const LaunchParams& p, Shared<S>& s,
   } else {
     scale = block_rms_norm(me, s, norm, p.eps, [&](int e) { return ptx::load_l2(p.residual + e); });
   }
-  block_matvec<Tile::kTileRows>(
-      s, tile, rows.size(), row, [&](const float* row_sums, int first, int count) {
-        for (int t = me.lane; t < count; t += 32) {
-          p.qkv[rows.begin + first + t] = add_segments<Tile>(0, row_sums, t) * scale;
-        }
-      });
+  block_matvec<Tile::kTileRows>(s, tile, rows.size(), row,
+                                [&](const float* row_sums, int first, int count) {
+                                  for (int t = me.lane; t < count; t += 32) {
+                                    const int r = rows.begin + first + t;
+                                    float sum = add_segments<Tile>(0, row_sums, t) * scale;
+                                    if constexpr (D::kShape.qkv_bias)
+                                      sum += widen(__ldg(slab + D::kLayout.bias + r));
+                                    p.qkv[r] = sum;
+                                  }
+                                });
   if (me.warp == 0) x.warp_arrive(s);
   return true;
 }
