@@ -27,8 +27,9 @@ constexpr TilePlan tile_plan(int rows, int cols) {
   while (split < kWarps && 2 * ceil_div(chunks, split) > kMostChunks) split *= 2;
   while (kWarps / split > block_rows && 2 * split <= chunks) split *= 2;
   const int wanted = ceil_div(block_rows, kWarps / split);
-  // If a block has several tiles, a warp holds fewer chunks: CUDA 12.8 spills otherwise.
-  const int most = wanted > kMostChunks / ceil_div(chunks, split) ? 8 : kMostChunks;
+  // If a block has several tiles, or warps share a row, a warp holds fewer chunks: CUDA 12.8 spills otherwise.
+  const bool one_tile = wanted <= kMostChunks / ceil_div(chunks, split);
+  const int most = one_tile && split == 1 ? kMostChunks : 8;
   const int held = most / ceil_div(chunks, split);
   return {split, held < wanted ? held : wanted};
 }
