@@ -16,9 +16,10 @@ using prefill::kChunkRows;
 using prefill::kLeastRows;
 
 // Limits against the oracle, whose KV rows are fp32. The difference is one rounding to bf16 (0.0017
-// rms over random mantissas) and the effect of older rows' rounding on newer ones. Activations
-// rounded to bf16 would double it.
-constexpr double kOracleRelative = 0.0026, kOracleWorstRow = 0.006;
+// rms over random mantissas) and the effect of older rows' rounding on newer ones: 0.0021 on tiny, with a worst
+// row of 0.0042, and 0.0027 and 0.0077 on tiny-qwen2, whose keys have no norm (the host twin's are the
+// same). Activations rounded to bf16 would double it.
+constexpr double kOracleRelative = 0.0032, kOracleWorstRow = 0.009;
 // Limits against single steps, which sum the products in another order: few elements are rounded to
 // the other neighbour, and each of those shifts later results a little.
 constexpr double kStepwiseFirstLayer = 2e-4, kStepwiseRelative = 1.5e-3;

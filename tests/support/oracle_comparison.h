@@ -29,7 +29,7 @@ struct Limits {
 inline constexpr Limits kRandomLimits{0.01, 0.002, 0.05};
 inline constexpr Limits kTrainedLimits{0.02, 0.004, 0.1};
 inline constexpr Limits kFirstLayerLimits{0.004, 0.002, 0.05};
-inline constexpr double kHiddenLimit = 0.005;
+inline constexpr double kHiddenLimit = 0.01;
 
 // 2-norm of a - b over that of b, each less its mean, because a shift of all logits means nothing.
 inline double relative_error(std::span<const float> a, std::span<const float> b) {
