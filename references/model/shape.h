@@ -1,4 +1,5 @@
-// The dimensions of a model, and a few shapes: Qwen3-0.6B's and those of the committed checkpoints.
+// The dimensions of a model, and a few shapes: Qwen3-0.6B's, SmolLM2-135M's and those of the
+// committed checkpoints.
 // Every model that has a name has a row in model_row.cpp.
 #pragma once
 
@@ -59,6 +60,15 @@ inline constexpr ModelShape kQwen3_0_6B{.hidden = 1024,
                                         .vocab = 151936};
 static_assert(kQwen3_0_6B.parameters(true) == 596'049'920);
 static_assert(kQwen3_0_6B.kv_bytes_per_position() == 114'688);
+
+inline constexpr ModelShape kSmolLm2_135M{.hidden = 576,
+                                          .intermediate = 1536,
+                                          .layers = 30,
+                                          .heads = 9,
+                                          .kv_heads = 3,
+                                          .head_dim = 64,
+                                          .vocab = 49152,
+                                          .qk_norm = false};
 
 // The committed tiny checkpoints: byte-level vocabulary (256 bytes, bos, eos, pad).
 inline constexpr ModelShape kTiny{.hidden = 128,

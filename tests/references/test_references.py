@@ -8,7 +8,7 @@ import unittest
 
 DATA = pathlib.Path(__file__).resolve().parents[2] / "references" / "data"
 TRAINED = ("tiny", "tiny-llama", "tiny-qwen2", "tiny-untied")
-FOLDERS = ("qwen3-0.6b", "synthetic", *TRAINED)
+FOLDERS = ("qwen3-0.6b", "smollm2-135m", "synthetic", *TRAINED)
 
 MODEL = ("name", "revision", "weights_sha256", "files", "config")
 CAPTURE = ("program", "command", "date", "replaces", "versions", "device", "attention", "do_sample", "prefill_chunk",

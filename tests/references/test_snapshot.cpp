@@ -71,6 +71,25 @@ TEST_CASE("committed names and synthetic sets") {
   CHECK(refusal("synthetic:") != "accepted");
 }
 
+TEST_CASE("a fetched model is found in the user's cache, and the command that fetches it named") {
+  const TemporaryFolder cache;
+  const ScopedVariable variable("XDG_CACHE_HOME", cache.path().c_str());
+  const fs::path folder = cache.path() / "mkbench" / "models" / "smollm2-135m";
+  CHECK(contains(refusal("smollm2-135m"), folder.string()));
+  CHECK(contains(refusal("smollm2-135m"), "to fetch it: mkbench fetch smollm2-135m"));
+  fs::create_directories(folder);  // without its manifest, which is written last
+  CHECK(contains(refusal("smollm2-135m"), "is not there"));
+  write_file(folder / "manifest.json", "{}");
+  const Model model = resolve_model("smollm2-135m");
+  CHECK(model.folder == folder);
+  CHECK(has_committed_truth(model.row));
+  // A folder of the same name and shape has other weights: the references are not for it.
+  const ModelRow* users = find_model("/models/SmolLM2-135M", model.row->shape);
+  REQUIRE(users != nullptr);
+  CHECK(users->source == ModelSource::kUsers);
+  CHECK(users->parity_set.empty());
+}
+
 TEST_CASE("without the variable, or with an empty one, the data is the source tree's") {
   for (const char* value : {static_cast<const char*>(nullptr), ""}) {
     const ScopedVariable variable("MKBENCH_DATA_DIR", value);
