@@ -13,8 +13,6 @@
 
 namespace mkbench {
 
-// Above this D the band of near ties is so wide that a reference decides hardly any token.
-inline constexpr double kLargestD = 0.5;
 // How many of the truth's largest logits a step keeps.
 inline constexpr int kTopIds = 32;
 
@@ -67,10 +65,15 @@ struct GreedyReference {
   std::map<int32_t, std::string> texts;
 };
 
+// The largest D that calibrates: four bf16 steps at the truth's largest absolute logit, but never
+// less than 0.5, which is four steps at 16 to 32. With a wider band hardly any token is decided.
+double largest_d(const std::vector<ReferencePrompt>& prompts);
+
 // Reads and checks a reference file. Throws Error(kInvalidReference) with path and field for any
 // defect (schema, empty steps, NaN or negative margins, unsorted or duplicate ids, lengths, a truth
-// in low precision or with TF32 on, D > 0.5, and a manifest.json beside it that gives another hash,
-// naming both). With `must_be_listed` a file that no manifest.json lists is a defect too.
+// in low precision or with TF32 on, D over largest_d(), and a manifest.json beside it that gives
+// another hash, naming both). With `must_be_listed` a file that no manifest.json lists is a defect
+// too.
 GreedyReference read_reference(const std::filesystem::path& path, bool must_be_listed = false);
 
 // The references of a model: <dir>/<model name>/reference*.json, sorted by name; empty if there is

@@ -43,7 +43,7 @@ try:
     import reference_prompts
     import synthetic_checkpoint as synthetic
     import token_texts
-    from reference_steps import LARGEST_D, PROJECTIONS, SKETCH_SEED, judge, measure, sketch_signs
+    from reference_steps import PROJECTIONS, SKETCH_SEED, judge, largest_d, measure, sketch_signs
 except ImportError as missing:
     if __name__ != "__main__":
         raise

@@ -58,9 +58,9 @@ def reaching(config, positions):
 
 FULL = Lane(reaching(synthetic_checkpoint.CONFIG, 256), 16, 192, 151643, 64, 96, 2e-4, 10, 20, 2e-3)
 TINY = Lane(reaching(train_tiny.CONFIGS["tiny"], 128), 8, 64, 256, 16, 40, 4e-3, 10, 10, 0.1)
-# A reference is refused with D above LARGEST_D or a strict margin below 2 tau; training goes on until both limits
+# A reference is refused with D above largest_d() or a strict margin below 2 tau; training goes on until both limits
 # are kept with room to spare.
-ENOUGH_D, ENOUGH_MARGIN = 0.9 * capture_reference.LARGEST_D, 3.0
+ENOUGH_D, ENOUGH_MARGIN = 0.9 * capture_reference.largest_d(0), 3.0
 
 
 def text_of(lane, seed):

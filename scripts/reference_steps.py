@@ -9,7 +9,6 @@ import checkpoint_format
 import hf_model as hf
 
 TOP, PROJECTIONS, SKETCH_SEED = 32, 512, 20240229
-LARGEST_D = 0.5
 
 
 def raw(values):
@@ -87,6 +86,11 @@ def check_strict(p, d):
             raise ValueError(f"{p['name']}: margin {s['margin']:.3f} at {s['position']}, wanted over {2 * tau:.3f}")
 
 
+def largest_d(max_abs):
+    """The largest D that calibrates, where `max_abs` is the truth's largest absolute logit: references/greedy_reference.h."""
+    return max(0.5, 4 * hf.bf16_step(max_abs))
+
+
 def judge(prompts):
     """Computes D, the decided flags, and the sets of the prompts whose set is "auto"; raises ValueError when a
     prompt does not meet the condition of its set."""
@@ -94,8 +98,9 @@ def judge(prompts):
     steps = [s for _, s in every]
     worst, worst_step = max(every, key=lambda found: found[1]["baseline"]["pairwise"])
     d = worst_step["baseline"]["pairwise"]
-    if not d <= LARGEST_D:
-        raise ValueError(f"D is {d:.3f}, wanted at most {LARGEST_D}: the baseline's error is too large to calibrate with "
+    most = largest_d(max(s["max_abs"] for s in steps))
+    if not d <= most:
+        raise ValueError(f"D is {d:.3f}, wanted at most {most:g}: the baseline's error is too large to calibrate with "
                          f"(largest in prompt '{worst['name']}' at {worst_step['position']})")
     near_ties, is_near_tie = 0, any(p["set"] == "near-tie" for p in prompts)
     for p in prompts:

@@ -26,7 +26,7 @@ inline constexpr int kLiveProjections = 128;
 
 // A reference in memory for weights without a committed one: the path of `truth` (fp32), on which
 // `baseline` and `head_fp32` are teacher-forced. Throws Error(kInvalidReference) when the largest
-// pairwise error D is over 0.5.
+// pairwise error D is over largest_d().
 GreedyReference capture_live(Engine& truth, Engine& baseline, Engine& head_fp32, int vocab,
                              const std::vector<std::vector<int32_t>>& prompts, int steps);
 

@@ -13,7 +13,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
                                       [&] { reference = read_reference(file.path()); });
   if (!accepted) return 0;
   fuzz::expect(reference.sha256.size() == 64, "the file's hash is known");
-  fuzz::expect(reference.pairwise_d >= 0 && reference.pairwise_d <= 0.5, "D is from 0 to 0.5");
+  fuzz::expect(reference.pairwise_d >= 0 && reference.pairwise_d <= largest_d(reference.prompts),
+               "D is from 0 to the largest that calibrates");
   fuzz::expect(!reference.prompts.empty(), "there are prompts");
   for (const ReferencePrompt& prompt : reference.prompts) {
     fuzz::expect(!prompt.ids.empty() && !prompt.steps.empty(), "a prompt has ids and steps");

@@ -17,11 +17,12 @@ const std::vector<std::vector<int32_t>> kPrompts = {{0, 5, 9}, {0, 1}};
 size_t second_of(int32_t id) { return static_cast<size_t>(id + 1) % kFakeVocab; }
 
 // Truth, baseline and its run with an fp32 head differ by noise alone; in each step the second id
-// lies `gap` under the first.
-GreedyReference captured(double noise, float gap) {
+// lies `gap` under the first, and every logit is raised by `added`.
+GreedyReference captured(double noise, float gap, float added = 0) {
   FakeBehaviour exact, noisy{.noise_seed = 1, .noise = noise};
-  exact.at_step = noisy.at_step = [gap](const At&, std::vector<float>& z, int32_t& id) {
+  exact.at_step = noisy.at_step = [=](const At&, std::vector<float>& z, int32_t& id) {
     z[second_of(id)] = z[static_cast<size_t>(id)] - gap;
+    for (float& logit : z) logit += added;
   };
   FakeEngine truth(exact), baseline(noisy), head_fp32(noisy);
   return capture_live(truth, baseline, head_fp32, kFakeVocab, kPrompts, 40);
@@ -75,7 +76,9 @@ TEST_CASE("live capture: a prompt is strict where every margin is over 2 tau, de
   }
 }
 
-TEST_CASE("live capture: D of 0.5 is the most") {
+TEST_CASE("live capture: D of 0.5 is the most, or four bf16 steps at the largest logit") {
   CHECK(captured(0.24, 4).pairwise_d > 0.4);  // a little under twice the noise
   CHECK_THROWS_WITH(captured(0.3, 4), ContainsText("wanted <= 0.5"));
+  CHECK(captured(0.48, 4, 32).pairwise_d > 0.8);
+  CHECK_THROWS_WITH(captured(0.6, 4, 32), ContainsText("wanted <= 1:"));
 }

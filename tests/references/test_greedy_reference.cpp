@@ -1,6 +1,9 @@
 // The reader of reference files: the committed files are good, and each defect is refused with the
 // name of its field.
+#include <fmt/format.h>
+
 #include <cctype>
+#include <cmath>
 #include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
@@ -69,8 +72,7 @@ json& step(json& d, int i = 1) { return d["prompts"][0]["steps"][static_cast<siz
 
 // Moves the other ids of the top away from the truth's id until the margin of a step is so many
 // times tau.
-void set_margin(json& d, double taus) {
-  json& s = step(d);
+void set_margin(const json& d, double taus, json& s) {
   const double margin =
       taus * (d["summary"]["D"].get<double>() + bf16_step(s["max_abs"].get<double>()));
   const double top = s["top_logits"][0].get<double>(), second = s["top_logits"][1].get<double>();
@@ -192,7 +194,7 @@ std::vector<Defect> defects() {
          s["decided"] = false;
        }},
       // Decided, and yet too close to be strict: between tau and 2 tau.
-      {"steps[1].margin", [](json& d) { set_margin(d, 1.5); }},
+      {"steps[1].margin", [](json& d) { set_margin(d, 1.5, step(d)); }},
   };
 }
 
@@ -275,13 +277,33 @@ TEST_CASE("texts of ids are optional") {
 TEST_CASE("every defect is refused with path and field") {
   CHECK(refusal(written(small_reference().dump())) == "accepted");
   json wide = small_reference();
-  set_margin(wide, 2.01);  // a strict prompt needs more than 2 tau, and no more than that
+  set_margin(wide, 2.01,
+             step(wide));  // a strict prompt needs more than 2 tau, and no more than that
   CHECK(refusal(written(wide.dump())) == "accepted");
   for (const auto& edits : {file_edits(), step_edits()}) {
     for (const Edit& edit : edits)
       check_refused(field_of(edit.place), [&](json& d) { plant(edit, d); });
   }
   for (const Defect& defect : defects()) check_refused(defect.field, defect.plant);
+}
+
+TEST_CASE("D is at most 0.5, or four bf16 steps at the largest logit of any step") {
+  for (const auto& [largest, most] : {std::pair{1.0, 0.5}, {31.9, 0.5}, {32.0, 1.0}, {64.0, 2.0}}) {
+    INFO(largest);
+    const auto with_d = [&](double d) {
+      json document = small_reference();
+      document["summary"]["D"] = step(document)["baseline"]["pairwise"] = d;
+      step(document, 0)["max_abs"] = largest;
+      for (json& prompt : document["prompts"])
+        for (json& s : prompt["steps"]) set_margin(document, 3, s);
+      return written(document.dump());
+    };
+    CHECK(refusal(with_d(std::nextafter(most, 0))) == "accepted");
+    CHECK(refusal(with_d(most)) == "accepted");
+    CHECK(refusal(with_d(std::nextafter(most, 9)))
+              .find(fmt::format("summary.D: is {}, wanted at most {}", std::nextafter(most, 9),
+                                most)) != std::string::npos);
+  }
 }
 
 TEST_CASE("what is not a JSON document is refused") {

@@ -5,6 +5,7 @@ import copy
 import dataclasses
 import importlib.util
 import json
+import math
 import pathlib
 import tempfile
 import unittest
@@ -147,6 +148,21 @@ class Prompts(unittest.TestCase):
                     self.assertEqual(found[field], value, field)
                 else:
                     np.testing.assert_allclose(found[field], value, rtol=1e-3)
+
+    def test_largest_d(self):
+        """0.5, or four bf16 steps at the largest logit of any step."""
+        import capture_reference
+
+        known = json.loads(capture_reference.default_path("tiny").read_text())["prompts"]
+        for largest, most in ((31.9, 0.5), (32, 1), (64, 2)):
+            prompts = [dict(p, set="auto", steps=p["steps"][:2]) for p in copy.deepcopy(known[:2])]
+            prompts[1]["steps"][0]["max_abs"] = largest
+            worst = prompts[0]["steps"][1]["baseline"]
+            for worst["pairwise"] in (math.nextafter(most, 0), most):
+                self.assertEqual(capture_reference.judge(prompts)["D"], worst["pairwise"])
+            worst["pairwise"] = math.nextafter(most, 9)
+            with self.assertRaisesRegex(ValueError, f"wanted at most {most}:.*'{prompts[0]['name']}' at"):
+                capture_reference.judge(prompts)
 
     def test_when_training_stops(self):
         """At the first test that keeps each limit: D, the margin, and no step off the text."""
