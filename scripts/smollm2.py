@@ -50,6 +50,8 @@ def convert(gguf, to):
         raise BadInput(f"{NAME}: sha256 of the dequantised weights is {found}, wanted {WEIGHTS_SHA256}; the versions of "
                        "scripts/requirements/constraints.txt give the known ones")
     AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name).save_pretrained(to)
+    for file in to.iterdir():
+        file.chmod(0o644)
 
 
 def fetch():

@@ -1,6 +1,5 @@
 // The dimensions of a model, and a few shapes: Qwen3-0.6B's, SmolLM2-135M's and those of the
-// committed checkpoints.
-// Every model that has a name has a row in model_row.cpp.
+// committed checkpoints. Every model that has a name has a row in model_row.cpp.
 #pragma once
 
 #include <cstdint>

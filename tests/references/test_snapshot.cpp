@@ -77,7 +77,7 @@ TEST_CASE("a fetched model is found in the user's cache, and the command that fe
   const fs::path folder = cache.path() / "mkbench" / "models" / "smollm2-135m";
   CHECK(contains(refusal("smollm2-135m"), folder.string()));
   CHECK(contains(refusal("smollm2-135m"), "to fetch it: mkbench fetch smollm2-135m"));
-  fs::create_directories(folder);  // without its manifest, which is written last
+  fs::create_directories(folder);
   CHECK(contains(refusal("smollm2-135m"), "is not there"));
   write_file(folder / "manifest.json", "{}");
   const Model model = resolve_model("smollm2-135m");

@@ -74,6 +74,17 @@ class Fetch(CliTest):
         self.assertEqual((again.returncode, again.stdout, again.stderr), (0, done.stdout, ""))
         self.assertEqual([path for path, _ in self.hub.requests if "/api/" not in path], [], "nothing is fetched twice")
 
+    def test_the_model_of_pypi(self):
+        cache = {"XDG_CACHE_HOME": str(self.folder / "cache"), "PIP_INDEX_URL": "http://127.0.0.1:9/", "PIP_RETRIES": "0",
+                 "PIP_NO_CACHE_DIR": "1", "PIP_CONFIG_FILE": os.devnull}
+        self.refused(self.fetch("smollm2-135m", **cache), 6, "smollm2-135m: pip ended with 1")
+        snapshot = self.folder / "cache" / "mkbench" / "models" / "smollm2-135m"
+        self.assertFalse(snapshot.exists())
+        snapshot.mkdir(parents=True)
+        (snapshot / "manifest.json").write_text("{}")
+        done = self.fetch("smollm2-135m", **cache)
+        self.assertEqual((done.returncode, done.stdout), (0, f"{snapshot}\n"), done.stderr)
+
     def test_the_client_reads_this_cache(self):
         self.assertEqual(self.fetch().returncode, 0)
         code = "import huggingface_hub as h; print(h.snapshot_download('Org/Tiny', local_files_only=True))"
