@@ -17,8 +17,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr size_t kMaxConfigBytes = 1'000'000;
-
 // Qwen3's head_dim is never derived: two derivations are in use, and neither fits every published
 // model.
 constexpr const char* kWhyNotDerived =

@@ -2,6 +2,7 @@
 // of a model class, unless its family (model/family.h) has one rule for it.
 #pragma once
 
+#include <cstddef>
 #include <filesystem>
 #include <string>
 #include <string_view>
@@ -20,7 +21,9 @@ ModelConfig parse_config(std::string_view text, const std::string& path);
 // and it has no special tokens: a ModelConfig does not hold them.
 std::string config_text(const ModelConfig& config);
 
-// Reads and parses a config.json of at most 1 MB. Throws Error(kBadInput).
+inline constexpr size_t kMaxConfigBytes = 1'000'000;
+
+// Reads and parses a config.json of at most kMaxConfigBytes. Throws Error(kBadInput).
 ModelConfig read_config(const std::filesystem::path& path);
 
 }  // namespace mkbench

@@ -11,20 +11,25 @@
  * valid until the next call of the same engine. Functions that return int32_t return MKBENCH_OK or
  * one of the failures below; last_error() then says what happened.
  *
- * mkbench refuses a library that was built against another version of this header, and says so.
+ * Every struct that one side hands to the other begins with its size, as the side that fills it in
+ * was compiled. New fields are added at the end, so either side may have the older header: who reads
+ * a struct copies it by mkbench_read() first, and takes a field that the other side does not have
+ * for 0 or NULL, which stands for what was done before there was the field.
  */
 #ifndef MKBENCH_REFERENCES_ENGINE_ABI_H
 #define MKBENCH_REFERENCES_ENGINE_ABI_H
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* Raised whenever a struct or the meaning of a call changes. */
-#define MKBENCH_ENGINE_ABI_VERSION 3u
+/* Raised if a field or a call changes its meaning; not for fields that are added. mkbench refuses a
+ * library of another version, and says so. */
+#define MKBENCH_ENGINE_ABI_VERSION 4u
 
 #if defined(__GNUC__)
 #define MKBENCH_ENGINE_EXPORT __attribute__((visibility("default")))
@@ -38,20 +43,26 @@ enum {
   MKBENCH_FAILED = 1,      /* anything else: the verdict is RUNTIME_ERROR */
   MKBENCH_UNFIT_MODEL = 2, /* open() only: the engine has no code for this model: BAD_INPUT */
   MKBENCH_UNFIT_ENV = 3,   /* open() only: memory, driver, architecture: ENV_UNFIT */
-  MKBENCH_CHANGED = 4      /* restore() only: the snapshot's rows have changed: INTEGRITY */
+  MKBENCH_CHANGED = 4,     /* restore() only: the rows of the saved state have changed: INTEGRITY */
+  MKBENCH_NOT_SHOWN = 5    /* show() only: the engine does not show this */
 };
 
-/* Where tensors and outputs of decode() lie; also the bits of mkbench_engine_abi.devices. */
+/* Where tensors, vectors and outputs of decode() lie; also the bits of mkbench_engine_abi.devices. */
 enum { MKBENCH_DEVICE_CPU = 1, MKBENCH_DEVICE_CUDA = 2 };
 
-/* Bits of mkbench_engine_abi.can. Without logits the ids alone are judged, and checks of logits are
- * reported as not applicable; without forced ids mkbench forces an id by set_pending(), or, without
- * that too, prefills again. */
+/* Bits of mkbench_engine_abi.can. An argument of decode() whose bit is missing is never given.
+ * Without logits the ids alone are judged, and checks of logits are reported as not applicable.
+ * Without late ids mkbench decodes one step with the id forced, then the others; without forced ids
+ * it gives each of them as a late id; an engine that has neither is prefilled again, and labelled
+ * "no late id". */
 enum {
-  MKBENCH_CAN_LOGITS = 1,        /* decode() fills `logits` */
-  MKBENCH_CAN_FORCED = 2,        /* decode() obeys `forced` */
-  MKBENCH_NOT_DETERMINISTIC = 4, /* equal input may give other bits: atomics, split reductions */
-  MKBENCH_ONE_LAUNCH = 8         /* a whole decode() is one kernel launch */
+  MKBENCH_CAN_LOGITS = 1,         /* mkbench_decode.logits */
+  MKBENCH_CAN_FORCED = 2,         /* mkbench_decode.forced */
+  MKBENCH_CAN_LATE_ID = 4,        /* mkbench_decode.late_id */
+  MKBENCH_CAN_VECTORS = 8,        /* mkbench_decode.vectors */
+  MKBENCH_CAN_HIDDEN = 16,        /* mkbench_decode.hidden */
+  MKBENCH_NOT_DETERMINISTIC = 32, /* equal input may give other bits: atomics, split reductions */
+  MKBENCH_ONE_LAUNCH = 64         /* a whole decode() is one kernel launch */
 };
 
 /* What the engine claims about its arithmetic: the limits of its logits depend on it. */
@@ -61,66 +72,114 @@ enum {
   MKBENCH_PRECISION_LOSSY = 2            /* quantised; is never ranked beside the others */
 };
 
-enum { MKBENCH_BF16 = 1 };
+/* How a tensor is stored. mkbench hands out bf16 alone today: an engine refuses what it cannot
+ * read. */
+enum {
+  MKBENCH_BF16 = 1,
+  MKBENCH_FP16 = 2,
+  MKBENCH_FP32 = 3,
+  MKBENCH_FP8_E4M3 = 4,
+  MKBENCH_INT8 = 5,
+  MKBENCH_INT4 = 6
+};
 
-/* Version and struct sizes that one side was compiled with. mkbench hands its own to
- * mkbench_engine_table() and compares those that come back, so that neither side reads a struct
- * that the other lays out differently. */
-typedef struct mkbench_abi_sizes {
-  uint32_t version; /* MKBENCH_ENGINE_ABI_VERSION; stays the first word in every version */
-  uint32_t abi;     /* sizeof(mkbench_engine_abi) */
-  uint32_t model;   /* sizeof(mkbench_model) */
-  uint32_t tensor;  /* sizeof(mkbench_tensor) */
-  uint32_t open;    /* sizeof(mkbench_open) */
-} mkbench_abi_sizes;
+/* How the frequencies of RoPE, 1 / theta^(2 i / head_dim), are scaled: not at all, all divided by
+ * the factor, or by wave length as transformers' rope_type "llama3" does (naive_cpu.cpp shows how). */
+enum { MKBENCH_ROPE_UNSCALED = 0, MKBENCH_ROPE_LINEAR = 1, MKBENCH_ROPE_LLAMA3 = 2 };
 
-/* Initialises a mkbench_abi_sizes with what this header says. */
-#define MKBENCH_ABI_SIZES                                                  \
-  {                                                                        \
-    MKBENCH_ENGINE_ABI_VERSION, (uint32_t)sizeof(mkbench_engine_abi),      \
-        (uint32_t)sizeof(mkbench_model), (uint32_t)sizeof(mkbench_tensor), \
-        (uint32_t)sizeof(mkbench_open)                                     \
-  }
+/* Fills `mine`, a struct of `size` bytes that begins with its size, from `theirs`, the same struct
+ * as the other side was compiled with: what the other side does not have is 0. */
+static inline void mkbench_read(void* mine, uint32_t size, const void* theirs) {
+  uint32_t common;
+  memcpy(&common, theirs, sizeof common);
+  if (common > size) common = size;
+  memset(mine, 0, size);
+  memcpy(mine, theirs, common);
+  memcpy(mine, &size, sizeof size);
+}
 
-/* A Qwen3 model, as its config.json says. */
+/* A dense decoder: the layers of Llama, and what differs between families. An engine compares all
+ * of it with what it has code for, and refuses other models with MKBENCH_UNFIT_MODEL. */
 typedef struct mkbench_model {
+  uint32_t size;
   int32_t hidden, intermediate, layers, heads, kv_heads, head_dim, vocab;
-  int32_t tied; /* 1: lm_head.weight is the embedding's own memory */
-  double rope_theta, rms_norm_eps;
+  int32_t tied;     /* 1: lm_head.weight is the embedding's own memory */
+  int32_t qk_norm;  /* 1: RMSNorm over each query and key head, before RoPE (Qwen3) */
+  int32_t qkv_bias; /* 1: a vector is added to each of q, k and v (Qwen2) */
+  double rms_norm_eps;
+  double rope_theta;
+  double rope_factor;                                 /* 1 where unscaled */
+  double rope_low_freq_factor, rope_high_freq_factor; /* of llama3 alone, else 0 */
+  int32_t rope_scaling;                               /* MKBENCH_ROPE_... */
+  int32_t rope_original_positions;                    /* of llama3 alone, else 0 */
 } mkbench_model;
 
 /* A weight: row-major, Hugging Face's name and shape. */
 typedef struct mkbench_tensor {
-  const char* name; /* "model.layers.0.self_attn.q_proj.weight" */
+  uint32_t size;
+  int32_t dtype;    /* MKBENCH_BF16, ... */
+  const char* name; /* "model.layers.0.self_attn.q_proj.weight", "...q_proj.bias" */
   const void* data; /* aligned to 256 bytes; in host memory, or on the device of open() */
   uint64_t bytes;
-  int64_t shape[2]; /* [out, in]; a vector is [n, 1] with rank 1 */
-  int32_t rank;     /* 1 or 2 */
-  int32_t dtype;    /* MKBENCH_BF16 */
+  int32_t rank;     /* 1 to 4 */
+  int64_t shape[4]; /* [out, in]; those from `rank` on are 1 */
 } mkbench_tensor;
 
-/* The arguments of open(). Model, tensors and names stay valid until close(). The tensors belong to
+/* The arguments of open(). All that they point to stays valid until close(). The tensors belong to
  * mkbench and are read only: a change to one ends in the verdict INTEGRITY. */
 typedef struct mkbench_open {
-  const mkbench_model* model;
-  const mkbench_tensor* tensors; /* tensor_count tensors, lm_head.weight even if it is tied */
+  uint32_t size;
   uint32_t tensor_count;
+  const mkbench_tensor* const* tensors; /* all of the model, lm_head.weight even if it is tied */
+  const mkbench_model* model;           /* what config.json says */
+  const char* config_json; /* its text; mkbench writes one for a model that is in no folder */
+  const char* folder;      /* that holds config.json and the weights; NULL: none */
   int32_t device;      /* MKBENCH_DEVICE_CPU or MKBENCH_DEVICE_CUDA: one that the engine offers */
   int32_t gpu;         /* CUDA ordinal, current on this thread; -1 on a CPU */
   int32_t max_context; /* positions that the KV cache must hold */
   int32_t batch;       /* sequences that are decoded at a time: always 1 */
 } mkbench_open;
 
-/* A place in the sequence to which restore() goes back. The rows themselves are not copied: those
- * below `position` stay where they are. */
-#define MKBENCH_MAX_DERIVED 1024
-typedef struct mkbench_snapshot {
-  int32_t position;
-  int32_t pending;      /* -1: none */
-  uint64_t kv_checksum; /* over the KV rows below position: differs if a row differs */
-  int32_t derived_count;
-  float derived[MKBENCH_MAX_DERIVED]; /* what the engine needs besides the rows, if anything */
-} mkbench_snapshot;
+/* The arguments of decode(): n greedy steps. A step embeds its input id at the current position,
+ * writes one KV row, and emits the id of the largest logit, the lowest id among equals. The input
+ * of step 0 is the pending id, the input of a later step is the id emitted before it; the last id
+ * emitted is pending afterwards. Ids that go in are in host memory; vectors and all outputs are in
+ * memory of the device of open(). */
+typedef struct mkbench_decode {
+  uint32_t size;
+  int32_t n; /* at least 1 */
+  /* -1, or the input of step 0 in place of the pending id. A timed block draws it at the last
+   * moment. Always -1 beside `forced` and `vectors`. */
+  int32_t late_id;
+  /* NULL, or n ids that are the inputs instead, the first one in place of the pending id. The
+   * emitted ids are still the model's own choice. */
+  const int32_t* forced;
+  /* NULL, or bf16 [n, hidden], all finite: the inputs in place of embedding rows, for a trunk that is
+   * one part of a model, such as the talker of Qwen3-TTS. A pending id is dropped then, and writes
+   * no KV row. */
+  const uint16_t* vectors;
+  /* n emitted ids. They hold -1 beforehand: an id that is still -1 afterwards was not generated. */
+  int32_t* ids;
+  /* NULL, or fp32 [n, vocab], NaN beforehand. Always NULL when the clock runs. */
+  float* logits;
+  /* NULL, or fp32 [n, hidden], NaN beforehand: after the final norm, as the LM head reads it. */
+  float* hidden;
+} mkbench_decode;
+
+/* The arguments of show(), by which a report can say where an error begins. */
+enum {
+  MKBENCH_SHOW_HIDDEN = 0, /* the hidden state after `layer` of the last step: [hidden] */
+  MKBENCH_SHOW_KV_ROW = 1  /* K after RoPE, then V, of `position`: [2, kv_heads * head_dim] */
+};
+typedef struct mkbench_show {
+  uint32_t size;
+  int32_t what;
+  int32_t layer, position;
+  float* out; /* host memory */
+} mkbench_show;
+
+/* Slots of save(): 0 to 3. */
+enum { MKBENCH_SLOTS = 4 };
 
 /* What one thread block (on a CPU: one thread) did from t0 to t1. */
 typedef struct mkbench_span {
@@ -132,10 +191,13 @@ typedef struct mkbench_engine mkbench_engine; /* defined by the library */
 
 /* What mkbench_engine_table() returns: static storage, never changed. */
 typedef struct mkbench_engine_abi {
-  mkbench_abi_sizes sizes; /* MKBENCH_ABI_SIZES */
-  const char* name;        /* up to 40 of letters, digits, '.', '_', '-': as reports show it */
-  uint32_t devices;        /* MKBENCH_DEVICE_CPU, MKBENCH_DEVICE_CUDA or both */
-  uint32_t can;            /* MKBENCH_CAN_... */
+  uint32_t size;       /* sizeof(mkbench_engine_abi) */
+  uint32_t version;    /* MKBENCH_ENGINE_ABI_VERSION */
+  const char* name;    /* up to 40 of letters, digits, '.', '_', '-': as reports show it */
+  uint32_t devices;    /* MKBENCH_DEVICE_CPU, MKBENCH_DEVICE_CUDA or both */
+  uint32_t can;        /* MKBENCH_CAN_... */
+  int32_t precision;   /* MKBENCH_PRECISION_... */
+  int32_t max_context; /* the most positions that open() takes; 0: any number */
 
   /* Makes an engine with an empty sequence. Several may be open at a time. */
   int32_t (*open)(const mkbench_open* args, mkbench_engine** engine);
@@ -148,52 +210,32 @@ typedef struct mkbench_engine_abi {
    * ids[0] .. ids[n - 2]; ids[n - 1] becomes pending: the input of the next step. */
   int32_t (*prefill)(mkbench_engine* engine, const int32_t* ids, int32_t n);
 
-  /* n greedy steps. A step embeds its input id at the current position, writes one KV row, and
-   * emits the id of the largest logit, the lowest id among equals. The input of step 0 is the
-   * pending id, the input of a later step is the id emitted before it; the last id emitted is
-   * pending afterwards.
-   *   forced: NULL, or host memory with n ids that are the inputs instead, the first one in place
-   *     of the pending id. The emitted ids are still the model's own choice. NULL without
-   *     MKBENCH_CAN_FORCED.
-   *   ids: n emitted ids, in memory of the device (host memory on a CPU). mkbench fills them with
-   *     -1 beforehand: an id that is still -1 afterwards was not generated.
-   *   logits: NULL, or fp32 [n, vocab] in memory of the device, NaN beforehand. NULL without
-   *     MKBENCH_CAN_LOGITS, and always NULL when the clock runs.
-   * The clock runs until this call has returned and all work of the device is done. */
-  int32_t (*decode)(mkbench_engine* engine, int32_t n, const int32_t* forced, int32_t* ids,
-                    float* logits);
+  /* The clock runs until this call has returned and all work of the device is done. */
+  int32_t (*decode)(mkbench_engine* engine, const mkbench_decode* args);
 
-  /* Why the last call failed, or, with engine NULL, why open() failed. The function may be NULL,
-   * and it may return NULL. */
+  /* Everything below may be NULL: not offered. */
+
+  /* Why the last call failed, or, with engine NULL, why open() failed. May return NULL. */
   const char* (*last_error)(mkbench_engine* engine);
 
   /* Host memory that holds the position of the running step. mkbench reads it from another thread
-   * while decode() runs, so that a report can say where a kernel hung. The function may be NULL,
-   * and it may return NULL. */
+   * while decode() runs, so that a report can say where a kernel hung. May return NULL. */
   const volatile int32_t* (*progress)(mkbench_engine* engine);
 
-  /* Everything below may be 0 or NULL: not offered. */
-
-  int32_t precision; /* MKBENCH_PRECISION_... */
-
-  /* Replaces the pending id; writes no KV row. A timed block draws an id at the last moment, calls
-   * this and then decode(), both on the clock; work of the device need not be done on return.
-   * Without it mkbench calls decode(1) with the id forced and then decode(n - 1). An engine that
-   * offers neither this nor forced ids is labelled "no late id". */
-  int32_t (*set_pending)(mkbench_engine* engine, int32_t id);
-
   /* Goes back to `position`, 0 to the number of KV rows written: the rows below it stay, the others
-   * count as never written. Nothing is pending then: set_pending(), decode() with forced ids or
-   * reset() comes next. Called only where the engine offers one of the first two. Without it every
+   * count as never written. Nothing is pending then: decode() with a late id, forced ids or vectors,
+   * or reset() comes next. Called only where the engine takes late or forced ids. Without it every
    * timed block prefills its prompt again. */
   int32_t (*rewind)(mkbench_engine* engine, int32_t position);
 
-  /* save() fills *snapshot, which is all zero beforehand. restore() goes back to a snapshot of this
-   * sequence: rows below its position stay, and snapshot->pending becomes pending (mkbench may have
-   * changed that field since save()). restore() returns MKBENCH_CHANGED if the checksum of these
-   * rows has changed. An engine offers both functions or neither. */
-  int32_t (*save)(mkbench_engine* engine, mkbench_snapshot* snapshot);
-  int32_t (*restore)(mkbench_engine* engine, const mkbench_snapshot* snapshot);
+  /* save() keeps the state in a slot, in place of what the slot held, and sets *checksum, which is
+   * over the KV rows and differs if a row differs. restore() goes back to that state, its pending id
+   * included. mkbench restores only while the same ids stand below the saved position, perhaps after
+   * a reset() and another prefill(), so an engine may leave rows where they are and keep the
+   * rest; it compares their checksum then, and returns MKBENCH_CHANGED if it has changed. An engine
+   * offers both functions or neither. */
+  int32_t (*save)(mkbench_engine* engine, int32_t slot, uint64_t* checksum);
+  int32_t (*restore)(mkbench_engine* engine, int32_t slot);
 
   /* From now on each decode() fills `spans`, memory of the device with room for `room` spans, with
    * its own spans, in any order, gaps allowed. NULL switches this off, as before the first call.
@@ -206,32 +248,23 @@ typedef struct mkbench_engine_abi {
   int32_t (*set_timeline)(mkbench_engine* engine, mkbench_span* spans, int32_t room);
   const char* (*phase_name)(int32_t phase);
 
-  /* decode() for a trunk that is one part of a model, such as the talker of Qwen3-TTS: the inputs
-   * of the n steps are vectors in the place of embedding rows, and hidden vectors come out. All
-   * four arrays are memory of the device (host memory on a CPU).
-   *   vectors: bf16 [n, hidden], all finite, or NULL: ids, as in decode() with `forced` NULL. With
-   *     vectors no id needs to be pending, and a pending one is dropped: it writes no KV row. The
-   *     last id emitted is pending afterwards.
-   *   ids: n emitted ids, as in decode().
-   *   logits: as in decode().
-   *   hidden: NULL, or fp32 [n, hidden], NaN beforehand: after the final norm, as the LM head reads
-   *     it. */
-  int32_t (*decode_vectors)(mkbench_engine* engine, int32_t n, const uint16_t* vectors,
-                            int32_t* ids, float* logits, float* hidden);
+  /* Fills args->out between decodes, off the clock. */
+  int32_t (*show)(mkbench_engine* engine, const mkbench_show* args);
 } mkbench_engine_abi;
 
-/* The one exported function. Returns NULL where mkbench_abi_suits(host) is 0. */
+/* The one exported function. */
 #define MKBENCH_ENGINE_ABI_SYMBOL "mkbench_engine_table"
-MKBENCH_ENGINE_EXPORT const mkbench_engine_abi* mkbench_engine_table(const mkbench_abi_sizes* host);
-
-/* Whether `host` was compiled with this header's version and sizes. */
-static inline int mkbench_abi_suits(const mkbench_abi_sizes* host) {
-  const mkbench_abi_sizes mine = MKBENCH_ABI_SIZES;
-  return host->version == mine.version && host->abi == mine.abi && host->model == mine.model &&
-         host->tensor == mine.tensor && host->open == mine.open;
-}
+MKBENCH_ENGINE_EXPORT const mkbench_engine_abi* mkbench_engine_table(void);
 
 #ifdef __cplusplus
+}
+
+/* mkbench_read() in C++: const mkbench_decode mine = mkbench_own(args); */
+template <typename Struct>
+Struct mkbench_own(const Struct* theirs) {
+  Struct mine;
+  mkbench_read(&mine, sizeof mine, theirs);
+  return mine;
 }
 #endif
 

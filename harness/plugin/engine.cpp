@@ -13,6 +13,7 @@
 #include "harness/plugin/handle.h"
 #include "harness/plugin/memory.h"
 #include "harness/plugin/model.h"
+#include "harness/plugin/slots.h"
 #include "harness/plugin/timeline.h"
 #include "kernels/cuda_event.h"
 #include "references/base/error.h"
@@ -33,15 +34,16 @@ class PluginEngine : public Engine {
         plugin_(options),
         who_(plugin_.who()),
         shape_(weights.config.shape),
-        model_(abi_model(who_, weights.config)),
         weights_(who_, weights, options.cuda),
-        vectors_(who_ + ": vectors of decode_vectors()", options.cuda, 1),
-        hidden_(who_ + ": hidden vectors of decode_vectors()", options.cuda,
+        model_(weights, weights_.tensors()),
+        vectors_(who_ + ": vectors of decode()", options.cuda, 1),
+        hidden_(who_ + ": hidden vectors of decode()", options.cuda,
                 sizeof(float) * static_cast<size_t>(shape_.hidden)),
         ids_(who_ + ": ids of decode()", options.cuda, 1),
         logits_(who_ + ": logits of decode()", options.cuda,
                 sizeof(float) * static_cast<size_t>(shape_.vocab)),
-        spans_(who_ + ": spans of decode()", options.cuda, sizeof(mkbench_span)) {
+        spans_(who_ + ": spans of decode()", options.cuda, sizeof(mkbench_span)),
+        shown_(who_ + ": values of show()", /*cuda=*/false, sizeof(float)) {
     if (options_.cuda) events_.emplace();
     open();
   }
@@ -65,7 +67,7 @@ class PluginEngine : public Engine {
             .rewind = plugin_->rewind != nullptr && takes_late_ids(),
             .late_id = takes_late_ids(),
             .deterministic = !plugin_.can(MKBENCH_NOT_DETERMINISTIC),
-            .vectors = plugin_->decode_vectors != nullptr,
+            .vectors = plugin_.can(MKBENCH_CAN_VECTORS) && plugin_.can(MKBENCH_CAN_HIDDEN),
             .precision = static_cast<PrecisionClass>(plugin_->precision)};
   }
 
@@ -110,7 +112,7 @@ class PluginEngine : public Engine {
   }
 
   std::vector<int32_t> decode_vectors(int n, const VectorSteps& steps) override {
-    if (plugin_->decode_vectors == nullptr) return Engine::decode_vectors(n, steps);
+    if (!capabilities().vectors) return Engine::decode_vectors(n, steps);
     check_steps(n, steps.logits_out);
     check_vector_steps(who_ + ": decode_vectors", n, steps, shape_.hidden, position_);
     if (steps.in == nullptr) {
@@ -120,7 +122,7 @@ class PluginEngine : public Engine {
     }
     times_ = {};
     ++decodes_;
-    return run(n, nullptr, steps, /*by_vectors=*/true);
+    return run(n, nullptr, steps);
   }
 
   void set_pending(int32_t id) override {
@@ -137,38 +139,23 @@ class PluginEngine : public Engine {
 
   Snapshot save() override {
     check_snapshots();
-    mkbench_snapshot saved{};
-    plugin_.end_call("save", plugin_->save(plugin_.get(), &saved));
-    if (saved.position != position_ || saved.derived_count < 0 ||
-        saved.derived_count > MKBENCH_MAX_DERIVED) {
-      throw Error(ErrorKind::kRuntime,
-                  fmt::format("{}: save: found position {} and {} derived values, wanted {} and 0 "
-                              "to {}",
-                              who_, saved.position, saved.derived_count, position_.load(),
-                              MKBENCH_MAX_DERIVED));
-    }
-    return {position_, pending_, saved.kv_checksum,
-            std::vector<float>(saved.derived, saved.derived + saved.derived_count)};
+    return {position_, pending_, slots_.save(position_, plugin_pending_)};
   }
 
   void restore(const Snapshot& s) override {
     check_snapshots();
     check_written("restore", s.position);
-    if (s.derived.size() > MKBENCH_MAX_DERIVED) {
-      throw Error(ErrorKind::kBadInput,
-                  fmt::format("{}: restore: {} derived values, wanted 0 to {}", who_,
-                              s.derived.size(), MKBENCH_MAX_DERIVED));
-    }
-    mkbench_snapshot saved{.position = s.position,
-                           .pending = s.pending,
-                           .kv_checksum = s.kv_checksum,
-                           .derived_count = static_cast<int32_t>(s.derived.size()),
-                           .derived = {}};
-    std::copy(s.derived.begin(), s.derived.end(), saved.derived);
-    const int32_t status = plugin_->restore(plugin_.get(), &saved);
-    plugin_.end_call("restore", status,
-                     status == MKBENCH_CHANGED ? ErrorKind::kIntegrity : ErrorKind::kRuntime);
-    go_to(s.position, s.pending);
+    go_to(s.position, slots_.restore(s.position, s.kv_checksum));
+    pending_ = s.pending;
+  }
+
+  std::optional<std::vector<float>> hidden(int layer) override {
+    if (position_ == 0) return std::nullopt;
+    return show(MKBENCH_SHOW_HIDDEN, layer, position_ - 1, shape_.hidden);
+  }
+  std::optional<std::vector<float>> kv_row(int layer, int position) override {
+    if (position < 0 || position >= position_) return std::nullopt;
+    return show(MKBENCH_SHOW_KV_ROW, layer, position, 2 * shape_.kv_width());
   }
 
   bool set_timeline(bool on) override {
@@ -199,18 +186,16 @@ class PluginEngine : public Engine {
 
  private:
   bool can_force() const { return plugin_.can(MKBENCH_CAN_FORCED); }
-  bool takes_late_ids() const { return plugin_->set_pending != nullptr || can_force(); }
+  bool takes_late_ids() const { return plugin_.can(MKBENCH_CAN_LATE_ID) || can_force(); }
   // True if decode() without forced ids can begin with pending_, see run().
-  bool can_start() const { return pending_ == plugin_pending_ || plugin_->set_pending != nullptr; }
+  bool can_start() const { return pending_ == plugin_pending_ || plugin_.can(MKBENCH_CAN_LATE_ID); }
 
   void open() {
-    const mkbench_open arguments{.model = &model_,
-                                 .tensors = weights_.tensors().data(),
-                                 .tensor_count = static_cast<uint32_t>(weights_.tensors().size()),
-                                 .device = options_.cuda ? MKBENCH_DEVICE_CUDA : MKBENCH_DEVICE_CPU,
-                                 .gpu = options_.cuda ? options_.gpu : -1,
-                                 .max_context = options_.max_context,
-                                 .batch = 1};
+    mkbench_open arguments = model_.arguments();
+    arguments.device = options_.cuda ? MKBENCH_DEVICE_CUDA : MKBENCH_DEVICE_CPU;
+    arguments.gpu = options_.cuda ? options_.gpu : -1;
+    arguments.max_context = options_.max_context;
+    arguments.batch = 1;
     plugin_.open(arguments);
     if (plugin_->progress != nullptr) progress_ = plugin_->progress(plugin_.get());
   }
@@ -293,13 +278,35 @@ class PluginEngine : public Engine {
     spans_unwritten_ = on;
   }
 
-  // One call of decode(), or of decode_vectors(), into poisoned and guarded buffers. Without inputs
-  // and vectors it begins with pending_. Trailing ids that are still -1 are cut off.
-  std::vector<int32_t> run(int n, const int32_t* inputs, const VectorSteps& steps,
-                           bool by_vectors = false) {
-    float* const logits = room_for(logits_, steps.logits_out, n, shape_.vocab);
-    float* const hidden = room_for(hidden_, steps.hidden_out, n, shape_.hidden);
-    const uint16_t* const vectors = upload(steps.in, n);
+  // What show() fills in; nullopt where the library does not show it.
+  std::optional<std::vector<float>> show(int32_t what, int layer, int position, int count) {
+    if (plugin_->show == nullptr || layer < 0 || layer >= shape_.layers) return std::nullopt;
+    std::vector<float> values(static_cast<size_t>(count));
+    const mkbench_show args{.size = sizeof args,
+                            .what = what,
+                            .layer = layer,
+                            .position = position,
+                            .out = room_for(shown_, values.data(), 1, count)};
+    const int32_t status = plugin_->show(plugin_.get(), &args);
+    plugin_.finish_device();
+    shown_.collect(values.data());
+    if (status == MKBENCH_NOT_SHOWN) return std::nullopt;
+    plugin_.check("show", status);
+    return values;
+  }
+
+  // One call of decode() into poisoned and guarded buffers. Without inputs and vectors it begins
+  // with pending_. Trailing ids that are still -1 are cut off.
+  std::vector<int32_t> run(int n, const int32_t* inputs, const VectorSteps& steps) {
+    const bool by_id = inputs == nullptr && steps.in == nullptr;
+    mkbench_decode args{};
+    args.size = sizeof args;
+    args.n = n;
+    args.late_id = by_id && pending_ != plugin_pending_ ? pending_ : -1;
+    args.forced = inputs;
+    args.vectors = upload(steps.in, n);
+    args.logits = room_for(logits_, steps.logits_out, n, shape_.vocab);
+    args.hidden = room_for(hidden_, steps.hidden_out, n, shape_.hidden);
     if (records_) {
       // Spans of an earlier decode would be taken for this one's.
       if (!spans_unwritten_) offer_spans(true);
@@ -307,15 +314,8 @@ class PluginEngine : public Engine {
       recorded_steps_ = 0;
     }
     if (events_) events_->start.record();
-    auto* ids = static_cast<int32_t*>(ids_.prepare(sizeof(int32_t) * static_cast<size_t>(n)));
-    if (inputs == nullptr && vectors == nullptr && pending_ != plugin_pending_) {
-      // check(), not end_call(): the clock may run, so this must not wait for the device.
-      plugin_.check("set_pending", plugin_->set_pending(plugin_.get(), pending_));
-      plugin_pending_ = pending_;
-    }
-    const int32_t status =
-        by_vectors ? plugin_->decode_vectors(plugin_.get(), n, vectors, ids, logits, hidden)
-                   : plugin_->decode(plugin_.get(), n, inputs, ids, logits);
+    args.ids = static_cast<int32_t*>(ids_.prepare(sizeof(int32_t) * static_cast<size_t>(n)));
+    const int32_t status = plugin_->decode(plugin_.get(), &args);
     plugin_.finish_device();
     std::vector<int32_t> emitted(static_cast<size_t>(n));
     ids_.collect(emitted.data());
@@ -324,14 +324,14 @@ class PluginEngine : public Engine {
       plugin_.finish_device();
       times_.event_ms += events_->stop.ms_since(events_->start);
     }
-    if (logits != nullptr) logits_.collect(steps.logits_out);
-    if (hidden != nullptr) hidden_.collect(steps.hidden_out);
-    plugin_.check(by_vectors ? "decode_vectors" : "decode", status);
+    if (args.logits != nullptr) logits_.collect(steps.logits_out);
+    if (args.hidden != nullptr) hidden_.collect(steps.hidden_out);
+    plugin_.check("decode", status);
     if (records_) recorded_steps_ = n;
     for (int t = 0; t < n; ++t) {
-      consumed_.push_back(vectors != nullptr  ? kVectorRow
+      consumed_.push_back(steps.in != nullptr ? kVectorRow
                           : inputs != nullptr ? inputs[t]
-                          : t == 0            ? plugin_pending_
+                          : t == 0            ? pending_
                                               : emitted[static_cast<size_t>(t) - 1]);
     }
     position_ = static_cast<int>(consumed_.size());
@@ -385,11 +385,12 @@ class PluginEngine : public Engine {
 
   const PluginOptions options_;
   PluginHandle plugin_;
+  Slots slots_{plugin_};
   const std::string& who_;
   const ModelShape shape_;
-  const mkbench_model model_;
   PluginWeights weights_;
-  GuardedBuffer vectors_, hidden_, ids_, logits_, spans_;
+  const PluginModel model_;  // points into weights_
+  GuardedBuffer vectors_, hidden_, ids_, logits_, spans_, shown_;
   std::optional<EventPair> events_;
   const volatile int32_t* progress_ = nullptr;
 

@@ -51,7 +51,14 @@ PluginHandle::PluginHandle(const PluginOptions& options)
     : who_("engine " + options.path),
       cuda_(options.cuda),
       abi_(load_plugin(options.path)),
-      device_(select_device(abi_, options, who_)) {}
+      device_(select_device(abi_, options, who_)) {
+  if (abi_.max_context > 0 && options.max_context > abi_.max_context)
+    throw Error(
+        ErrorKind::kBadInput,
+        fmt::format("{}: positions of this run: found {}, wanted at most its max_context, {}: "
+                    "a smaller -d, -n or -p, or a model with a shorter context",
+                    who_, options.max_context, abi_.max_context));
+}
 
 void PluginHandle::open(const mkbench_open& arguments) {
   const int32_t status = abi_.open(&arguments, &engine_);

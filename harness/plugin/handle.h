@@ -16,7 +16,7 @@ std::string plugin_text(const char* text);
 class PluginHandle {
  public:
   // Loads the library and makes the device current; opens nothing yet. Throws the errors of
-  // make_plugin() about files and devices.
+  // make_plugin() about files, devices and positions.
   explicit PluginHandle(const PluginOptions& options);
   ~PluginHandle() { close(); }
   PluginHandle(const PluginHandle&) = delete;

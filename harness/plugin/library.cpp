@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstddef>
 #include <filesystem>
 #include <functional>
 #include <string_view>
@@ -14,28 +15,8 @@
 namespace mkbench {
 namespace {
 
-constexpr mkbench_abi_sizes kOurs = MKBENCH_ABI_SIZES;
 constexpr size_t kLongestName = 40;
 constexpr const char* kWayOut = "compile it against this mkbench's references/engine_abi.h";
-
-// Checks the version and sizes that a library was compiled with. The version comes first, because
-// in another version the other words may mean something else.
-void check_sizes(const mkbench_abi_sizes& found, const std::string& path) {
-  struct Word {
-    const char* name;
-    uint32_t mkbench_abi_sizes::*member;
-  };
-  constexpr Word kWords[] = {{"version of the engine ABI", &mkbench_abi_sizes::version},
-                             {"sizeof(mkbench_engine_abi)", &mkbench_abi_sizes::abi},
-                             {"sizeof(mkbench_model)", &mkbench_abi_sizes::model},
-                             {"sizeof(mkbench_tensor)", &mkbench_abi_sizes::tensor},
-                             {"sizeof(mkbench_open)", &mkbench_abi_sizes::open}};
-  for (const Word& word : kWords) {
-    if (found.*word.member == kOurs.*word.member) continue;
-    refuse_plugin(path, fmt::format("{}: found {}, wanted {}: {}", word.name, found.*word.member,
-                                    kOurs.*word.member, kWayOut));
-  }
-}
 
 void check_name(const char* name, const std::string& path) {
   const std::string_view text = name == nullptr ? "" : name;
@@ -72,8 +53,16 @@ void check_functions(const mkbench_engine_abi& table, const std::string& path) {
 
 // Copies and checks what mkbench_engine_table() returned.
 mkbench_engine_abi checked_table(const mkbench_engine_abi* found, const std::string& path) {
-  check_sizes(found->sizes, path);
-  const mkbench_engine_abi table = *found;
+  if (found == nullptr) refuse_plugin(path, "table: found NULL, wanted a table");
+  if (found->version != MKBENCH_ENGINE_ABI_VERSION) {
+    refuse_plugin(path, fmt::format("version of the engine ABI: found {}, wanted {}: {}",
+                                    found->version, MKBENCH_ENGINE_ABI_VERSION, kWayOut));
+  }
+  // A table may end before optional functions; one that ends here has not set its size.
+  if (found->size < offsetof(mkbench_engine_abi, decode))
+    refuse_plugin(path,
+                  fmt::format("size: found {}, wanted sizeof(mkbench_engine_abi)", found->size));
+  const mkbench_engine_abi table = mkbench_own(found);
   check_name(table.name, path);
   check_functions(table, path);
   if (table.precision < MKBENCH_PRECISION_BF16 || table.precision > MKBENCH_PRECISION_LOSSY) {
@@ -102,14 +91,7 @@ mkbench_engine_abi load_plugin(const std::string& path) {
                               MKBENCH_ENGINE_ABI_SYMBOL));
   }
   const auto entry = reinterpret_cast<decltype(&mkbench_engine_table)>(symbol);
-  const mkbench_engine_abi* table = entry(&kOurs);
-  if (table == nullptr) {
-    refuse_plugin(path,
-                  fmt::format("it was built for another version of the engine ABI: it refuses "
-                              "version {}, which mkbench has: {}",
-                              kOurs.version, kWayOut));
-  }
-  return checked_table(table, path);
+  return checked_table(entry(), path);
 }
 
 }  // namespace mkbench

@@ -58,11 +58,13 @@ void PluginWeights::copy_in() {
   std::byte* to = base();
   for (const NamedTensor& t : table_) {
     mkbench_tensor tensor{};
+    tensor.size = sizeof tensor;
     tensor.name = t.name.c_str();
     tensor.bytes = bytes_of(t);
     tensor.rank = t.is_vector ? 1 : 2;
+    std::fill(std::begin(tensor.shape), std::end(tensor.shape), 1);
     tensor.shape[0] = t.is_vector ? t.cols : t.rows;
-    tensor.shape[1] = t.is_vector ? 1 : t.cols;
+    if (!t.is_vector) tensor.shape[1] = t.cols;
     tensor.dtype = MKBENCH_BF16;
     if (is_alias(t, weights_.config)) {
       tensor.data = tensors_.front().data;  // the first tensor of the table is the embedding

@@ -1,40 +1,53 @@
 #include "harness/plugin/model.h"
 
-#include <fmt/format.h>
-
-#include "references/base/error.h"
+#include "references/base/json_strict.h"
 
 namespace mkbench {
 namespace {
 
-// The first part of the model that mkbench_model has no field for; empty if it has all.
-std::string other_part(const ModelConfig& config) {
-  if (!config.shape.qk_norm) return "no QK-norm";
-  if (config.shape.qkv_bias) return "biases of q, k and v";
-  if (config.rope.scaling != RopeScaling::kNone) return "scaled rotary frequencies";
-  return {};
+int32_t abi_scaling(RopeScaling scaling) {
+  if (scaling == RopeScaling::kNone) return MKBENCH_ROPE_UNSCALED;
+  return scaling == RopeScaling::kLinear ? MKBENCH_ROPE_LINEAR : MKBENCH_ROPE_LLAMA3;
 }
 
 }  // namespace
 
-mkbench_model abi_model(const std::string& who, const ModelConfig& config) {
-  const std::string part = other_part(config);
-  if (!part.empty())
-    throw Error(ErrorKind::kBadInput,
-                fmt::format("{}: the C interface describes Qwen3 alone, and this model has {}; an "
-                            "engine in Python (--engine FILE.py) gets the folder itself",
-                            who, part));
-  const ModelShape& s = config.shape;
-  return {.hidden = s.hidden,
-          .intermediate = s.intermediate,
-          .layers = s.layers,
-          .heads = s.heads,
-          .kv_heads = s.kv_heads,
-          .head_dim = s.head_dim,
-          .vocab = s.vocab,
-          .tied = config.tie_word_embeddings ? 1 : 0,
-          .rope_theta = config.rope.theta,
-          .rms_norm_eps = config.rms_norm_eps};
+PluginModel::PluginModel(const ModelWeights& weights, const std::vector<mkbench_tensor>& tensors)
+    : folder_(weights.folder),
+      config_(folder_.empty() ? config_text(weights.config)
+                              : read_small_file(weights.folder / "config.json", kMaxConfigBytes)) {
+  const ModelShape& s = weights.config.shape;
+  const Rope& rope = weights.config.rope;
+  record_ = {.size = sizeof record_,
+             .hidden = s.hidden,
+             .intermediate = s.intermediate,
+             .layers = s.layers,
+             .heads = s.heads,
+             .kv_heads = s.kv_heads,
+             .head_dim = s.head_dim,
+             .vocab = s.vocab,
+             .tied = weights.config.tie_word_embeddings ? 1 : 0,
+             .qk_norm = s.qk_norm ? 1 : 0,
+             .qkv_bias = s.qkv_bias ? 1 : 0,
+             .rms_norm_eps = weights.config.rms_norm_eps,
+             .rope_theta = rope.theta,
+             .rope_factor = rope.factor,
+             .rope_low_freq_factor = rope.low_freq_factor,
+             .rope_high_freq_factor = rope.high_freq_factor,
+             .rope_scaling = abi_scaling(rope.scaling),
+             .rope_original_positions = rope.original_positions};
+  for (const mkbench_tensor& tensor : tensors) tensors_.push_back(&tensor);
+}
+
+mkbench_open PluginModel::arguments() const {
+  mkbench_open open{};
+  open.size = sizeof open;
+  open.tensor_count = static_cast<uint32_t>(tensors_.size());
+  open.tensors = tensors_.data();
+  open.model = &record_;
+  open.config_json = config_.c_str();
+  open.folder = folder_.empty() ? nullptr : folder_.c_str();
+  return open;
 }
 
 }  // namespace mkbench

@@ -2,14 +2,29 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "references/engine_abi.h"
-#include "references/model/architecture.h"
+#include "references/weights.h"
 
 namespace mkbench {
 
-// Throws Error(kBadInput), which begins with `who`, for a model with a part of which mkbench_model
-// has no field: a plugin would decode another model.
-mkbench_model abi_model(const std::string& who, const ModelConfig& config);
+// The record, the config's text and the list of tensors, to which the arguments of open() point.
+class PluginModel {
+ public:
+  // `tensors` must live as long as this object. Throws Error(kBadInput) if the folder of the
+  // weights has lost its config.json.
+  PluginModel(const ModelWeights& weights, const std::vector<mkbench_tensor>& tensors);
+  PluginModel(const PluginModel&) = delete;
+  PluginModel& operator=(const PluginModel&) = delete;
+
+  // The arguments of open() as far as the model says them.
+  mkbench_open arguments() const;
+
+ private:
+  mkbench_model record_{};
+  std::string folder_, config_;  // the folder is empty for weights that are in none
+  std::vector<const mkbench_tensor*> tensors_;
+};
 
 }  // namespace mkbench

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,8 +33,16 @@ void copy(void* to, const void* from, size_t bytes) {
 #endif
 }
 
+RopeScaling scaling_of(int32_t scaling) {
+  if (scaling == MKBENCH_ROPE_UNSCALED) return RopeScaling::kNone;
+  if (scaling == MKBENCH_ROPE_LINEAR) return RopeScaling::kLinear;
+  if (scaling == MKBENCH_ROPE_LLAMA3) return RopeScaling::kLlama3;
+  throw Error(ErrorKind::kBadInput,
+              "open: rope_scaling: found " + std::to_string(scaling) + ", wanted 0 to 2");
+}
+
 ModelConfig config_of(const mkbench_open& open) {
-  const mkbench_model& m = *open.model;
+  const mkbench_model m = mkbench_own(open.model);
   ModelConfig config;
   config.shape = {.hidden = m.hidden,
                   .intermediate = m.intermediate,
@@ -41,8 +50,15 @@ ModelConfig config_of(const mkbench_open& open) {
                   .heads = m.heads,
                   .kv_heads = m.kv_heads,
                   .head_dim = m.head_dim,
-                  .vocab = m.vocab};
-  config.rope.theta = m.rope_theta;
+                  .vocab = m.vocab,
+                  .qk_norm = m.qk_norm != 0,
+                  .qkv_bias = m.qkv_bias != 0};
+  config.rope = {.theta = m.rope_theta,
+                 .scaling = scaling_of(m.rope_scaling),
+                 .factor = m.rope_factor,
+                 .low_freq_factor = m.rope_low_freq_factor,
+                 .high_freq_factor = m.rope_high_freq_factor,
+                 .original_positions = m.rope_original_positions};
   config.rms_norm_eps = m.rms_norm_eps;
   config.tie_word_embeddings = m.tied != 0;
   config.max_positions = open.max_context;
@@ -56,14 +72,17 @@ ModelWeights weights_of(const mkbench_open& open) {
   weights.layers.resize(static_cast<size_t>(weights.config.shape.layers));
   auto memory = std::make_shared<std::vector<std::vector<Bf16>>>();
   for (const NamedTensor& t : tensor_table(weights.config)) {
-    const mkbench_tensor* last = open.tensors + open.tensor_count;
-    const mkbench_tensor* found = std::find_if(
-        open.tensors, last, [&](const mkbench_tensor& one) { return t.name == one.name; });
-    if (found == last) throw Error(ErrorKind::kBadInput, "open: found no tensor " + t.name);
-    const auto* data = static_cast<const Bf16*>(found->data);
+    const auto* const* last = open.tensors + open.tensor_count;
+    const auto* const* at = std::find_if(
+        open.tensors, last, [&](const mkbench_tensor* one) { return t.name == one->name; });
+    if (at == last) throw Error(ErrorKind::kBadInput, "open: found no tensor " + t.name);
+    const mkbench_tensor found = mkbench_own(*at);
+    if (found.dtype != MKBENCH_BF16)
+      throw Error(ErrorKind::kBadInput, "open: wanted bf16 for tensor " + t.name);
+    const auto* data = static_cast<const Bf16*>(found.data);
     if (kDevice == MKBENCH_DEVICE_CUDA) {
-      std::vector<Bf16>& mine = memory->emplace_back(found->bytes / sizeof(Bf16));
-      copy(mine.data(), found->data, found->bytes);
+      std::vector<Bf16>& mine = memory->emplace_back(found.bytes / sizeof(Bf16));
+      copy(mine.data(), found.data, found.bytes);
       data = mine.data();
     }
     tensor_of(weights, t) = {data, t.rows, t.cols};
@@ -90,6 +109,7 @@ struct mkbench_engine {
   size_t vocab = 0, hidden = 0;
   std::vector<float> logits, normed;
   std::vector<mkbench::Bf16> vectors;
+  mkbench::Snapshot slots[MKBENCH_SLOTS];
   std::string error;
 };
 
@@ -124,13 +144,12 @@ int32_t guarded(std::string& error, const Work& work, bool opening = false) {
 
 int32_t open_engine(const mkbench_open* args, mkbench_engine** engine) {
   const auto work = [&] {
-    *engine = new mkbench_engine{make(*args),
-                                 static_cast<size_t>(args->model->vocab),
-                                 static_cast<size_t>(args->model->hidden),
-                                 {},
-                                 {},
-                                 {},
-                                 {}};
+    auto made = std::make_unique<mkbench_engine>();
+    const mkbench_open open = mkbench_own(args);
+    made->engine = make(open);
+    made->vocab = static_cast<size_t>(open.model->vocab);
+    made->hidden = static_cast<size_t>(open.model->hidden);
+    *engine = made.release();
   };
   return guarded(open_error, work, true);
 }
@@ -141,71 +160,65 @@ int32_t reset(mkbench_engine* e) {
 int32_t prefill(mkbench_engine* e, const int32_t* ids, int32_t n) {
   return guarded(e->error, [&] { e->engine->prefill({ids, static_cast<size_t>(n)}); });
 }
-int32_t decode(mkbench_engine* e, int32_t n, const int32_t* forced, int32_t* ids, float* logits) {
+int32_t decode(mkbench_engine* e, const mkbench_decode* args) {
   return guarded(e->error, [&] {
-    if (forced != nullptr) e->engine->set_pending(forced[0]);
-    if (logits != nullptr) e->logits.resize(static_cast<size_t>(n) * e->vocab);
-    const std::vector<int32_t> emitted =
-        e->engine->decode(n, forced, logits != nullptr ? e->logits.data() : nullptr);
-    copy(ids, emitted.data(), emitted.size() * sizeof(int32_t));
-    if (logits != nullptr) copy(logits, e->logits.data(), e->logits.size() * sizeof(float));
-  });
-}
-int32_t decode_vectors(mkbench_engine* e, int32_t n, const uint16_t* vectors, int32_t* ids,
-                       float* logits, float* hidden) {
-  return guarded(e->error, [&] {
-    const auto steps = static_cast<size_t>(n);
+    const mkbench_decode d = mkbench_own(args);
+    const auto steps = static_cast<size_t>(d.n);
+    if (d.forced != nullptr) e->engine->set_pending(d.forced[0]);
+    if (d.late_id >= 0) e->engine->set_pending(d.late_id);
     VectorSteps wanted;
-    if (vectors != nullptr) {
+    if (d.vectors != nullptr) {
       e->vectors.resize(steps * e->hidden);
-      copy(e->vectors.data(), vectors, e->vectors.size() * sizeof(Bf16));
+      copy(e->vectors.data(), d.vectors, e->vectors.size() * sizeof(Bf16));
       wanted.in = e->vectors.data();
     }
-    if (logits != nullptr) e->logits.resize(steps * e->vocab);
-    if (hidden != nullptr) e->normed.resize(steps * e->hidden);
-    wanted.logits_out = logits != nullptr ? e->logits.data() : nullptr;
-    wanted.hidden_out = hidden != nullptr ? e->normed.data() : nullptr;
-    const std::vector<int32_t> emitted = e->engine->decode_vectors(n, wanted);
-    copy(ids, emitted.data(), emitted.size() * sizeof(int32_t));
-    if (logits != nullptr) copy(logits, wanted.logits_out, e->logits.size() * sizeof(float));
-    if (hidden != nullptr) copy(hidden, wanted.hidden_out, e->normed.size() * sizeof(float));
+    if (d.logits != nullptr) e->logits.resize(steps * e->vocab);
+    if (d.hidden != nullptr) e->normed.resize(steps * e->hidden);
+    wanted.logits_out = d.logits != nullptr ? e->logits.data() : nullptr;
+    wanted.hidden_out = d.hidden != nullptr ? e->normed.data() : nullptr;
+    const bool plain = d.vectors == nullptr && d.hidden == nullptr;
+    const std::vector<int32_t> emitted = plain ? e->engine->decode(d.n, d.forced, wanted.logits_out)
+                                               : e->engine->decode_vectors(d.n, wanted);
+    copy(d.ids, emitted.data(), emitted.size() * sizeof(int32_t));
+    if (d.logits != nullptr) copy(d.logits, wanted.logits_out, e->logits.size() * sizeof(float));
+    if (d.hidden != nullptr) copy(d.hidden, wanted.hidden_out, e->normed.size() * sizeof(float));
   });
 }
 const char* last_error(mkbench_engine* e) { return (e != nullptr ? e->error : open_error).c_str(); }
-int32_t set_pending(mkbench_engine* e, int32_t id) {
-  return guarded(e->error, [&] { e->engine->set_pending(id); });
-}
-int32_t save(mkbench_engine* e, mkbench_snapshot* snapshot) {
+int32_t save(mkbench_engine* e, int32_t slot, uint64_t* checksum) {
   return guarded(e->error, [&] {
-    const Snapshot saved = e->engine->save();
-    if (saved.derived.size() > MKBENCH_MAX_DERIVED) {
-      throw Error(ErrorKind::kRuntime, "save: found " + std::to_string(saved.derived.size()) +
-                                           " derived values, wanted at most " +
-                                           std::to_string(MKBENCH_MAX_DERIVED));
-    }
-    snapshot->position = saved.position;
-    snapshot->pending = saved.pending;
-    snapshot->kv_checksum = saved.kv_checksum;
-    snapshot->derived_count = static_cast<int32_t>(saved.derived.size());
-    std::copy(saved.derived.begin(), saved.derived.end(), snapshot->derived);
+    e->slots[slot] = e->engine->save();
+    *checksum = e->slots[slot].kv_checksum;
   });
 }
-int32_t restore(mkbench_engine* e, const mkbench_snapshot* s) {
-  return guarded(e->error, [&] {
-    e->engine->restore({s->position, s->pending, s->kv_checksum,
-                        std::vector<float>(s->derived, s->derived + s->derived_count)});
+int32_t restore(mkbench_engine* e, int32_t slot) {
+  return guarded(e->error, [&] { e->engine->restore(e->slots[slot]); });
+}
+int32_t show(mkbench_engine* e, const mkbench_show* args) {
+  bool shown = false;
+  const int32_t status = guarded(e->error, [&] {
+    const mkbench_show s = mkbench_own(args);
+    std::optional<std::vector<float>> values;
+    if (s.what == MKBENCH_SHOW_HIDDEN) values = e->engine->hidden(s.layer);
+    if (s.what == MKBENCH_SHOW_KV_ROW) values = e->engine->kv_row(s.layer, s.position);
+    if (values) std::copy(values->begin(), values->end(), s.out);
+    shown = values.has_value();
   });
+  return status == MKBENCH_OK && !shown ? MKBENCH_NOT_SHOWN : status;
 }
 
 }  // namespace
 
-const mkbench_engine_abi* mkbench_engine_table(const mkbench_abi_sizes* host) {
+const mkbench_engine_abi* mkbench_engine_table(void) {
   static const mkbench_engine_abi table = [] {
     mkbench_engine_abi t{};
-    t.sizes = MKBENCH_ABI_SIZES;
+    t.size = sizeof t;
+    t.version = MKBENCH_ENGINE_ABI_VERSION;
     t.name = EXPORTED_MAKER.name.data();
     t.devices = kDevice;
-    t.can = MKBENCH_CAN_LOGITS | MKBENCH_CAN_FORCED | (EXPORTED_CUDA ? MKBENCH_ONE_LAUNCH : 0);
+    t.can = MKBENCH_CAN_LOGITS | MKBENCH_CAN_FORCED | MKBENCH_CAN_LATE_ID;
+    if (EXPORTED_CUDA) t.can |= MKBENCH_ONE_LAUNCH;
+    if (EXPORTED_MAKER.vectors) t.can |= MKBENCH_CAN_VECTORS | MKBENCH_CAN_HIDDEN;
     t.open = open_engine;
     t.close = close_engine;
     t.reset = reset;
@@ -213,11 +226,10 @@ const mkbench_engine_abi* mkbench_engine_table(const mkbench_abi_sizes* host) {
     t.decode = decode;
     t.last_error = last_error;
     t.precision = MKBENCH_PRECISION_FP32_ACCUMULATE;
-    t.set_pending = set_pending;
     t.save = save;
     t.restore = restore;
-    if (EXPORTED_MAKER.vectors) t.decode_vectors = decode_vectors;
+    t.show = show;
     return t;
   }();
-  return mkbench_abi_suits(host) ? &table : nullptr;
+  return &table;
 }

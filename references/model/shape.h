@@ -39,7 +39,7 @@ struct ModelShape {
     return 2 * (layers * layer_parameters() + hidden + embedding_parameters()) +
            static_cast<int64_t>(static_cast<double>(kv_bytes_per_position()) * depth);
   }
-  // The only layers that ring, `compiled` and the C interface have code for.
+  // The only layers that ring and `compiled` have code for.
   constexpr bool has_qwen3_layers() const { return qk_norm && !qkv_bias; }
   // Equal in every dimension that a kernel compiles in; layers and vocabulary are run-time values.
   constexpr bool same_layer_shape(const ModelShape& o) const {

@@ -17,11 +17,12 @@ class AuditTest(CliTest):
         return self.mkbench("audit", "--device", "cpu", "--model", "tiny", "-q", *args, **kwargs)
 
     def test_sound_engines_pass(self):
-        result = self.audit("--tiles", "12", "--engine", f"host-twin,{PLUGINS}/naive_cpu.so")
+        result = self.audit("--tiles", "12", "--engine", f"host-twin,{PLUGINS}/naive_cpu.so,{PLUGINS}/naive_cpu_bare.so")
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
         self.assertIn("host-twin on cpu (tiny d=0 n=32, seed ", result.stdout)
-        self.assertIn("PASS by tiles, told by ids and KV rows", result.stdout)
-        self.assertIn("PASS by tiles, told by ids\n", result.stdout)
+        # By the snapshots of the first, the rows that the second shows, and neither.
+        for name, told in [("host-twin", "ids and KV rows"), ("naive_cpu.so", "ids and KV rows"), ("naive_cpu_bare.so", "ids")]:
+            self.assertRegex(result.stdout, rf"(?m)^\S*{name} on cpu .*: PASS by tiles, told by {told}$")
         self.assertIn("layers, 2.757 MB: 12 tiles, 0 not read, 0 more without effect (silent); at most 32 %",
                       result.stdout)
 

@@ -210,6 +210,16 @@ class Cuda(NewEngineTest):
 
 @unittest.skipIf(shutil.which("make") is None, "there is no make on PATH")
 class MoreRuns(NewEngineTest):
+    def test_another_family_is_refused(self):
+        folder = self.new("c")
+        self.assertEqual(self.shell(folder, "make").returncode, 0)
+        engine = str(folder / "engine.so")
+        result = self.bench("--engine", engine, "--model", "tiny-llama,tiny-qwen2", "--compare", "none")
+        self.assertEqual(result.returncode, 2, result.stdout + result.stderr)
+        for case in (0, 1):
+            self.assertIn("open failed (2): model: wanted QK-norm, no biases of q, k and v, unscaled RoPE",
+                          self.engine(self.report(), engine, case)["reasons"][0])
+
     def test_another_shape_is_refused(self):
         """The frame compares every weight with the model: here the source wants another one."""
         folder = self.new("c")

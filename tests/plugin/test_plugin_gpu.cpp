@@ -16,7 +16,6 @@ namespace {
 
 using namespace testing;
 
-const std::vector<int32_t> kPrompt = {5, 17, 96, 0, 33};
 const std::vector<int32_t> kForced = {-1, 4, 4, 80, 2, 61};
 
 // The distance of `found` from `wanted`, as a share of the size of `wanted`.

@@ -2,7 +2,6 @@
 // same engines without.
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -17,35 +16,6 @@ namespace mkbench {
 namespace {
 
 using namespace testing;
-
-const std::vector<int32_t> kPrompt = {5, 17, 96, 0, 33};
-
-// The ids that tests/plugins/counting.c emits after `ids`.
-std::vector<int32_t> counted(std::vector<int32_t> ids, int n) {
-  std::vector<int32_t> emitted;
-  for (int t = 0; t < n; ++t) {
-    int64_t sum = 1;
-    for (size_t i = 0; i < ids.size(); ++i) sum += static_cast<int64_t>(i + 1) * ids[i];
-    ids.push_back(static_cast<int32_t>(sum % 97));
-    emitted.push_back(ids.back());
-  }
-  return emitted;
-}
-
-std::vector<int32_t> late(int32_t id) {
-  std::vector<int32_t> ids = kPrompt;
-  ids.back() = id;
-  return ids;
-}
-
-// The example counting.c with a fault, after a prefill of kPrompt.
-std::unique_ptr<Engine> counting(const char* fault = "") {
-  setenv("COUNTING_FAULT", fault, 1);
-  std::unique_ptr<Engine> engine = make_example("counting");
-  unsetenv("COUNTING_FAULT");
-  engine->prefill(kPrompt);
-  return engine;
-}
 
 TEST_CASE("a plugin's claims reach its capabilities", "[plugin]") {
   const EngineCapabilities two = counting()->capabilities();
@@ -66,7 +36,7 @@ TEST_CASE("a plugin's claims reach its capabilities", "[plugin]") {
   const EngineCapabilities ids_only = make_example("naive_cpu_ids")->capabilities();
   CHECK_FALSE(ids_only.late_id);
   // Without a way to say which id comes next, a sequence that went back could not go on.
-  const EngineCapabilities stuck = counting("no set_pending")->capabilities();
+  const EngineCapabilities stuck = counting("no late id")->capabilities();
   CHECK_FALSE(stuck.late_id);
   CHECK_FALSE(stuck.rewind);
   const EngineCapabilities naive = make_example("naive_cpu")->capabilities();
@@ -74,6 +44,22 @@ TEST_CASE("a plugin's claims reach its capabilities", "[plugin]") {
   CHECK(naive.deterministic);
   CHECK(naive.rewind);
   CHECK_FALSE(naive.snapshots);
+}
+
+mkbench_model qwen3_record() {
+  mkbench_model model{};
+  model.size = sizeof model;
+  model.hidden = 64;
+  model.intermediate = model.vocab = 128;
+  model.layers = 1;
+  model.heads = 4;
+  model.kv_heads = 2;
+  model.head_dim = 16;
+  model.tied = model.qk_norm = 1;
+  model.rms_norm_eps = 1e-6;
+  model.rope_theta = 1e6;
+  model.rope_factor = 1;
+  return model;
 }
 
 TEST_CASE("our exported engines claim what the registry says of them, and refuse by name",
@@ -87,19 +73,12 @@ TEST_CASE("our exported engines claim what the registry says of them, and refuse
     CHECK(static_cast<int32_t>(row->precision) == table.precision);
     CHECK((table.devices == MKBENCH_DEVICE_CUDA) == row->cuda);
     CHECK((table.devices == MKBENCH_DEVICE_CPU) == row->cpu);
-    CHECK((table.decode_vectors != nullptr) == (name != "ring"));
+    CHECK(((table.can & MKBENCH_CAN_VECTORS) != 0) == (name != "ring"));
+    CHECK(((table.can & MKBENCH_CAN_HIDDEN) != 0) == (name != "ring"));
     // A model without tensors.
-    const mkbench_model model{.hidden = 64,
-                              .intermediate = 128,
-                              .layers = 1,
-                              .heads = 4,
-                              .kv_heads = 2,
-                              .head_dim = 16,
-                              .vocab = 128,
-                              .tied = 1,
-                              .rope_theta = 1e6,
-                              .rms_norm_eps = 1e-6};
+    mkbench_model model = qwen3_record();
     mkbench_open args{};
+    args.size = sizeof args;
     args.model = &model;
     args.device = static_cast<int32_t>(table.devices);
     args.max_context = 8;
@@ -108,6 +87,9 @@ TEST_CASE("our exported engines claim what the registry says of them, and refuse
     CHECK(table.open(&args, &engine) == MKBENCH_UNFIT_MODEL);
     CHECK(std::string(table.last_error(nullptr)) ==
           "open: found no tensor model.embed_tokens.weight");
+    model.rope_scaling = 3;
+    CHECK(table.open(&args, &engine) == MKBENCH_UNFIT_MODEL);
+    CHECK(std::string(table.last_error(nullptr)) == "open: rope_scaling: found 3, wanted 0 to 2");
   }
 }
 
@@ -128,14 +110,14 @@ TEST_CASE("a late id replaces the pending one", "[plugin]") {
     CHECK(engine->decode(2) == counted(all, 2));
     CHECK(thrown_by([&] { engine->decode_late(97, 1); }).says("token id 97 is not in [0, 97)"));
   }
-  CHECK(counting("set_pending ignored")->decode_late(60, 4) == counted(kPrompt, 4));
-  const auto failing = counting("set_pending fails");
+  CHECK(counting("late id ignored")->decode_late(60, 4) == counted(kPrompt, 4));
+  const auto failing = counting("late id fails");
   const Thrown thrown = thrown_by([&] { failing->decode_late(60, 4); });
   CHECK(thrown.kind == ErrorKind::kRuntime);
-  CHECK(thrown.says("counting.so: set_pending failed (1): set_pending fails"));
+  CHECK(thrown.says("counting.so: decode failed (1): late id fails"));
 }
 
-TEST_CASE("ids are forced one by one where only set_pending() is there", "[plugin]") {
+TEST_CASE("ids are forced one by one where only a late id is taken", "[plugin]") {
   const auto engine = counting();
   const std::vector<int32_t> forced = {-1, 7, 8};
   std::vector<int32_t> wanted, all = kPrompt;
@@ -264,6 +246,18 @@ TEST_CASE("a plugin without hidden vectors refuses them by name", "[plugin]") {
     CHECK(thrown.kind == ErrorKind::kRuntime);
     CHECK(thrown.says(name + ".so: decode_vectors: this engine takes ids and gives logits alone"));
   }
+  // One half of it is none.
+  CHECK_FALSE(counting("hidden alone")->capabilities().vectors);
+  CHECK_FALSE(counting()->capabilities().vectors);
+}
+
+TEST_CASE("vectors drop a pending id that the library has not been told", "[plugin]") {
+  const std::vector<Bf16> vectors = sums_of_rows(kPrompt);
+  const auto engine = counting("vectors");
+  engine->set_pending(60);
+  engine->decode_vectors(1, {.in = vectors.data()});
+  CHECK(engine->position() == 5);
+  CHECK(thrown_by([&] { engine->prefill(kPrompt); }).says("rows of vectors cannot be prefilled"));
 }
 
 TEST_CASE("vectors that no trunk can take never reach a plugin", "[plugin]") {
@@ -289,53 +283,6 @@ TEST_CASE("vectors that no trunk can take never reach a plugin", "[plugin]") {
   vectors[65] = {0x7f80};
   bad(3, {.in = vectors.data()}, "vector 1, value 1 is not finite");
   CHECK(engine->position() == 0);
-}
-
-TEST_CASE("snapshots of a plugin", "[plugin]") {
-  const auto engine = counting();
-  const Snapshot start = engine->save();
-  CHECK(start.position == 4);
-  CHECK(start.pending == 33);
-  CHECK(start.derived == std::vector<float>{0.5f, 4.0f});
-  const std::vector<int32_t> ids = engine->decode(5);
-  CHECK(engine->save().kv_checksum != start.kv_checksum);
-  engine->restore(start);
-  CHECK(engine->position() == 4);
-  CHECK(engine->decode(5) == ids);
-  engine->restore(start);
-  engine->prefill(std::vector<int32_t>{1, 2});
-  std::vector<int32_t> longer = kPrompt;
-  longer.insert(longer.end(), {1, 2});
-  CHECK(engine->decode(3) == counted(longer, 3));
-  engine->rewind(4);
-  // An id that the harness has made pending belongs to the snapshot.
-  engine->set_pending(60);
-  const Snapshot other = engine->save();
-  engine->decode(2);
-  engine->restore(other);
-  CHECK(engine->decode(3) == counted(late(60), 3));
-  Snapshot beyond = start;
-  beyond.position = 90;
-  CHECK(thrown_by([&] { engine->restore(beyond); }).says("restore: position 90 is not in [0, 7]"));
-  Snapshot bigger = start;
-  bigger.derived.resize(MKBENCH_MAX_DERIVED + 1);
-  CHECK(thrown_by([&] { engine->restore(bigger); }).says("1025 derived values, wanted 0 to 1024"));
-  Snapshot without = start;
-  without.derived.clear();
-  CHECK(thrown_by([&] { engine->restore(without); }).says("restore failed (1)"));
-}
-
-TEST_CASE("snapshots of a plugin that are wrong", "[plugin]") {
-  const auto changing = counting("prefix");
-  const Snapshot start = changing->save();
-  changing->decode(2);
-  const Thrown thrown = thrown_by([&] { changing->restore(start); });
-  CHECK(thrown.kind == ErrorKind::kIntegrity);
-  CHECK(thrown.says("restore failed (4): prefix"));
-  CHECK(thrown_by([&] { counting("save fails")->save(); }).says("save failed (1)"));
-  CHECK(thrown_by([&] { counting("save position")->save(); }).says("found position 5"));
-  CHECK(thrown_by([&] { counting("save derived")->save(); }).says("1025 derived values"));
-  CHECK(thrown_by([&] { counting("bare")->save(); }).says("it has no snapshots"));
 }
 
 TEST_CASE("a timeline of one decode", "[plugin]") {

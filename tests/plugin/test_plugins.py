@@ -28,7 +28,7 @@ BESIDE_OTHERS = {
     "naive_cpu_overwrite": ("INTEGRITY", "model.layers.0.mlp.up_proj.weight was modified"),
     "naive_cpu_fails": ("RUNTIME_ERROR", "decode failed (1): it gives up"),
     "naive_cpu_stateful": ("FAIL_FIDELITY", "R_rms"),
-    "refused_version": ("BAD_INPUT", "version of the engine ABI: found 4, wanted 3: compile it against"),
+    "refused_version": ("BAD_INPUT", "version of the engine ABI: found 5, wanted 4: compile it against"),
     "refused_device": ("UNSUPPORTED_DEVICE", "devices: found cuda, wanted cpu"),
     "refused_environment": ("ENV_UNFIT", "open failed (3): hidden is 128, wanted 4096"),
 }
@@ -81,6 +81,18 @@ class Whole(PluginTest):
                 self.assertEqual(engine["parity"]["strict_matched"], 64)
                 self.assertEqual(engine["parity"]["r_rms"] is None, name == "naive_cpu_ids")
                 self.assertEqual(len(engine["samples"]), 2)
+
+    def test_models_of_other_families(self):
+        """One decodes them by the record that open() gets; one that does not compare it with its own would not pass."""
+        paths = [str(PLUGINS / f"{name}.so") for name in ("naive_cpu", "naive_cpu_bare")]
+        result = self.bench("--engine", ",".join(paths), "--model", "tiny-llama,tiny-qwen2")
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        report = self.report()
+        for case in (0, 1):
+            for path in paths:
+                engine = self.engine(report, path, case)
+                self.assertEqual(engine["verdict"], "PASS", engine["reasons"])
+                self.assertLess(engine["parity"]["r_rms"], 0.1)
 
     def test_a_prefill_test(self):
         result, _, engine = self.judge("naive_cpu", "-n", "4", "-p", "40", "--blocks", "1")

@@ -26,13 +26,13 @@ mkbench_plugin_faults(naive_cpu naive_cpu.cpp
   theta vocab cache hang crash short overrun nan overwrite fails stateful pending rewind length unnormed)
 mkbench_plugin_example(misbehaving misbehaving.cpp)
 target_link_libraries(misbehaving PRIVATE Threads::Threads)
-# It takes no forced ids, so that set_pending() is needed to force one.
-target_compile_definitions(naive_cpu_pending PRIVATE NAIVE_CAN=MKBENCH_CAN_LOGITS)
+# It takes no forced ids, so that each of them is a late id.
+target_compile_definitions(naive_cpu_pending PRIVATE NAIVE_CAN=MKBENCH_CAN_LOGITS|MKBENCH_CAN_LATE_ID)
 mkbench_plugin_example(seldom seldom.cpp)
 foreach(library misbehaving seldom)
   target_compile_options(${library} PRIVATE -Wno-subobject-linkage)  # they include naive_cpu.cpp
 endforeach()
-foreach(reason symbol null version size name function precision device open environment engine)
+foreach(reason symbol null version size name function precision context device open environment engine)
   string(TOUPPER ${reason} word)
   mkbench_plugin_example(refused_${reason} refused.cpp REFUSED_${word})
 endforeach()
@@ -65,6 +65,11 @@ target_compile_definitions(test_plugin_optional PRIVATE
   MKBENCH_ENGINES="${PROJECT_BINARY_DIR}/engines")
 get_property(mkbench_exported_engines GLOBAL PROPERTY mkbench_exported_engines)
 add_dependencies(test_plugin_optional ${mkbench_plugin_examples} ${mkbench_exported_engines})
+
+mkbench_test(test_plugin_abi LABEL host LIBS mkbench_plugin)
+target_compile_definitions(test_plugin_abi PRIVATE
+  MKBENCH_PLUGINS="${CMAKE_CURRENT_BINARY_DIR}/plugins")
+add_dependencies(test_plugin_abi ${mkbench_plugin_examples})
 
 mkbench_test(test_plugin_gpu LABEL gpu LIBS mkbench_plugin)
 target_compile_definitions(test_plugin_gpu PRIVATE

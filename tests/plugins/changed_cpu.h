@@ -10,12 +10,9 @@ namespace {
 void change(mkbench_engine_abi& table);
 }
 
-extern "C" MKBENCH_ENGINE_EXPORT const mkbench_engine_abi* mkbench_engine_table(
-    const mkbench_abi_sizes* host) {
-  const mkbench_engine_abi* sound = sound_table(host);
-  if (sound == nullptr) return nullptr;
-  static const mkbench_engine_abi table = [&] {
-    mkbench_engine_abi changed = *sound;
+extern "C" MKBENCH_ENGINE_EXPORT const mkbench_engine_abi* mkbench_engine_table() {
+  static const mkbench_engine_abi table = [] {
+    mkbench_engine_abi changed = *sound_table();
     change(changed);
     return changed;
   }();

@@ -90,20 +90,17 @@ void leave_something() {
 }
 #endif
 
-int32_t decode_and_leave(mkbench_engine* engine, int32_t n, const int32_t* forced, int32_t* ids,
-                         float* logits) {
-  const int32_t status = sound->decode(engine, n, forced, ids, logits);
+int32_t decode_and_leave(mkbench_engine* engine, const mkbench_decode* args) {
+  const int32_t status = sound->decode(engine, args);
   leave_something();
   return status;
 }
 
 }  // namespace
 
-extern "C" MKBENCH_ENGINE_EXPORT const mkbench_engine_abi* mkbench_engine_table(
-    const mkbench_abi_sizes* host) {
-  if (mkbench_abi_suits(host) == 0) return nullptr;
+extern "C" MKBENCH_ENGINE_EXPORT const mkbench_engine_abi* mkbench_engine_table() {
   static const mkbench_engine_abi table = [&] {
-    sound = sound_engine_table(host);
+    sound = sound_engine_table();
     mkbench_engine_abi changed = *sound;
     changed.decode = decode_and_leave;
     return changed;

@@ -105,20 +105,19 @@ int setting(const char* name, int otherwise) {
   return text != nullptr ? std::atoi(text) : otherwise;
 }
 
-int32_t spoiled_decode(mkbench_engine* e, int32_t n, const int32_t* forced, int32_t* ids,
-                       float* logits) {
+int32_t spoiled_decode(mkbench_engine* e, const mkbench_decode* args) {
   static const int wanted = setting("MISBEHAVE_AT", 3);
   static const int tokens = setting("MISBEHAVE_TOKENS", 7);
   static int calls = 0;
   static bool done = false;
   // The step after a late id may be a call of its own; the one that follows it counts.
-  if ((n == tokens || n == tokens - 1) && logits == nullptr) ++calls;
+  if ((args->n == tokens || args->n == tokens - 1) && args->logits == nullptr) ++calls;
   if (!done && (wanted == 0 || calls == wanted)) {
     done = true;
     const auto found = kDuringDecode.find(own_name());
     if (found != kDuringDecode.end()) found->second(e);
   }
-  return decode(e, n, forced, ids, logits);
+  return decode(e, args);
 }
 
 int32_t spoiled_open(const mkbench_open* args, mkbench_engine** engine) {

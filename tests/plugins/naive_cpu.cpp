@@ -1,4 +1,4 @@
-// A Qwen3 decoder in plain C++ behind mkbench's engine ABI: one position at a time, fp32 between
+// A decoder of dense models (Qwen3, Qwen2, Llama) in plain C++ behind mkbench's engine ABI: one position at a time, fp32 between
 // bf16 weights. Read it beside references/engine_abi.h; it needs nothing else:
 //
 //     g++ -O3 -shared -fPIC -I<mkbench's folder> naive_cpu.cpp -o naive_cpu.so
@@ -31,7 +31,7 @@ enum Fault {
   kOverwrite,  // a weight is changed
   kFails,      // decode() gives up
   kStateful,   // reset() keeps the first row
-  kPending,    // set_pending() is ignored
+  kPending,    // a late id is ignored
   kRewind,     // rewind() is ignored
   kLength,     // a step that sees 200 KV rows gives another id
   kUnnormed    // hidden vectors are those before the final norm
@@ -40,24 +40,29 @@ enum Fault {
 #define NAIVE_FAULT kNone
 #endif
 #ifndef NAIVE_CAN
-#define NAIVE_CAN (MKBENCH_CAN_LOGITS | MKBENCH_CAN_FORCED)
+#define NAIVE_CAN                                                                        \
+  (MKBENCH_CAN_LOGITS | MKBENCH_CAN_FORCED | MKBENCH_CAN_LATE_ID | MKBENCH_CAN_VECTORS | \
+   MKBENCH_CAN_HIDDEN)
 #endif
 constexpr Fault kFault = NAIVE_FAULT;
 #ifndef NAIVE_BARE
 #define NAIVE_BARE 0
 #endif
-constexpr bool kBare = NAIVE_BARE;  // offers no function that is optional
+constexpr bool kBare =
+    NAIVE_BARE;  // offers no late id, no vectors and no function that is optional
 
 using Vector = std::vector<float>;
 
 struct Matrix {
-  const uint16_t* data = nullptr;  // bf16 (rows, cols)
+  const uint16_t* data = nullptr;  // bf16 (rows, cols); null: the model has none
   int rows = 0, cols = 0;
 };
 
 struct Layer {
   Matrix input_norm, q, k, v, o, q_norm, k_norm, post_norm, gate, up, down;
+  Matrix q_bias, k_bias, v_bias;
   Vector keys, values;  // (max_context, kv_heads * head_dim)
+  Vector hidden;        // after the layer, of the last step
 };
 
 float widen(float x) { return x; }
@@ -67,6 +72,11 @@ float widen(uint16_t bf16) {
   std::memcpy(&x, &bits, sizeof x);
   return x;
 }
+
+// open() refuses the model.
+struct Unfit : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
 
 // The dot product of w (bf16 or float) and x, summed in 16 interleaved parts so that a compiler can
 // vectorise it.
@@ -83,10 +93,11 @@ float dot(const T* w, const float* x, int n) {
   return sum;
 }
 
-// Returns w . x, (rows).
-Vector multiply(const Matrix& w, const Vector& x) {
+// Returns w . x + bias, (rows).
+Vector multiply(const Matrix& w, const Vector& x, const Matrix& bias = {}) {
   Vector y(w.rows);
   for (int r = 0; r < w.rows; ++r) y[r] = dot(w.data + size_t(r) * w.cols, x.data(), w.cols);
+  for (int r = 0; r < bias.rows; ++r) y[r] += widen(bias.data[r]);
   return y;
 }
 
@@ -153,10 +164,8 @@ class Spans {
 enum Phase { kAttention, kMlp, kHead };
 
 struct mkbench_engine {
-  mkbench_model m{};
+  mkbench_model m;
   int max_context = 0;
-  const mkbench_tensor* tensors = nullptr;
-  uint32_t tensor_count = 0;
   Matrix embedding, final_norm, head;
   std::vector<Layer> layers;
   Vector frequency;  // (head_dim / 2) radians a position
@@ -166,45 +175,60 @@ struct mkbench_engine {
   std::string error;
   Spans spans;
 
-  Matrix find(const std::string& name) const {
-    for (uint32_t i = 0; i < tensor_count; ++i) {
-      const mkbench_tensor& t = tensors[i];
-      if (name == t.name)
-        return {static_cast<const uint16_t*>(t.data), int(t.shape[0]), int(t.shape[1])};
-    }
-    throw std::runtime_error("there is no tensor " + name);
-  }
-
   explicit mkbench_engine(const mkbench_open& args)
-      : m(*args.model),
-        max_context(args.max_context),
-        tensors(args.tensors),
-        tensor_count(args.tensor_count) {
+      : m(mkbench_own(args.model)), max_context(args.max_context) {
+    const auto find = [&](const std::string& name) -> Matrix {
+      for (uint32_t i = 0; i < args.tensor_count; ++i) {
+        const mkbench_tensor t = mkbench_own(args.tensors[i]);
+        if (name != t.name) continue;
+        if (t.dtype != MKBENCH_BF16) throw Unfit(name + ": wanted bf16");
+        return {static_cast<const uint16_t*>(t.data), int(t.shape[0]), int(t.shape[1])};
+      }
+      throw Unfit("there is no tensor " + name);
+    };
     embedding = find("model.embed_tokens.weight");
     final_norm = find("model.norm.weight");
     head = find("lm_head.weight");
     const size_t cache = size_t(max_context) * m.kv_heads * m.head_dim;
     for (int i = 0; i < m.layers; ++i) {
       const std::string at = "model.layers." + std::to_string(i) + ".";
-      layers.push_back({find(at + "input_layernorm.weight"), find(at + "self_attn.q_proj.weight"),
-                        find(at + "self_attn.k_proj.weight"), find(at + "self_attn.v_proj.weight"),
-                        find(at + "self_attn.o_proj.weight"), find(at + "self_attn.q_norm.weight"),
-                        find(at + "self_attn.k_norm.weight"),
-                        find(at + "post_attention_layernorm.weight"),
-                        find(at + "mlp.gate_proj.weight"), find(at + "mlp.up_proj.weight"),
-                        find(at + "mlp.down_proj.weight"), Vector(cache), Vector(cache)});
+      const auto get = [&](const char* name, int there = 1) {
+        return there != 0 ? find(at + name) : Matrix{};
+      };
+      layers.push_back(
+          {get("input_layernorm.weight"), get("self_attn.q_proj.weight"),
+           get("self_attn.k_proj.weight"), get("self_attn.v_proj.weight"),
+           get("self_attn.o_proj.weight"), get("self_attn.q_norm.weight", m.qk_norm),
+           get("self_attn.k_norm.weight", m.qk_norm), get("post_attention_layernorm.weight"),
+           get("mlp.gate_proj.weight"), get("mlp.up_proj.weight"), get("mlp.down_proj.weight"),
+           get("self_attn.q_proj.bias", m.qkv_bias), get("self_attn.k_proj.bias", m.qkv_bias),
+           get("self_attn.v_proj.bias", m.qkv_bias), Vector(cache), Vector(cache),
+           Vector(m.hidden)});
     }
     const auto theta = float(kFault == kTheta ? 1e4 : m.rope_theta);
     for (int i = 0; i < m.head_dim; i += 2) {
-      frequency.push_back(1 / std::pow(theta, float(i) / float(m.head_dim)));
+      frequency.push_back(scaled(1 / std::pow(theta, float(i) / float(m.head_dim))));
     }
   }
 
-  // RMSNorm over each head of `x`, then rotation of its pairs (i, i + head_dim / 2).
+  // A frequency of RoPE, scaled as the model says.
+  float scaled(float f) const {
+    if (m.rope_scaling == MKBENCH_ROPE_UNSCALED) return f;
+    if (m.rope_scaling == MKBENCH_ROPE_LINEAR) return f / float(m.rope_factor);
+    if (m.rope_scaling != MKBENCH_ROPE_LLAMA3) throw Unfit("rope_scaling: wanted 0 to 2");
+    // Waves per original context: few are divided by the factor, many stay, others are mixed.
+    const double waves = m.rope_original_positions * double(f) / (2 * std::acos(-1.0));
+    const double share =
+        (waves - m.rope_low_freq_factor) / (m.rope_high_freq_factor - m.rope_low_freq_factor);
+    const double kept = std::min(1.0, std::max(0.0, share));
+    return float((1 - kept) * f / m.rope_factor + kept * f);
+  }
+
+  // RMSNorm over each head of `x`, where the model has one, then rotation of its pairs (i, i + head_dim / 2).
   void norm_and_rotate(Vector& x, const Matrix& weight) const {
     const int half = m.head_dim / 2;
     for (float* h = x.data(); h < x.data() + x.size(); h += m.head_dim) {
-      rms_norm(h, weight, m.rms_norm_eps);
+      if (weight.data != nullptr) rms_norm(h, weight, m.rms_norm_eps);
       for (int i = 0; i < half; ++i) {
         const float angle = frequency[i] * float(position);
         const float c = std::cos(angle), s = std::sin(angle), low = h[i], high = h[i + half];
@@ -217,7 +241,8 @@ struct mkbench_engine {
   // Writes the KV row of this position and returns the attention over all rows so far,
   // (heads * head_dim).
   Vector attention(Layer& layer, const Vector& x) const {
-    Vector q = multiply(layer.q, x), k = multiply(layer.k, x), v = multiply(layer.v, x);
+    Vector q = multiply(layer.q, x, layer.q_bias), k = multiply(layer.k, x, layer.k_bias);
+    const Vector v = multiply(layer.v, x, layer.v_bias);
     norm_and_rotate(q, layer.q_norm);
     norm_and_rotate(k, layer.k_norm);
     const size_t width = k.size();
@@ -265,40 +290,52 @@ struct mkbench_engine {
       const Vector up = multiply(layer.up, x);
       for (size_t i = 0; i < gate.size(); ++i) gate[i] *= up[i] / (1 + std::exp(-gate[i]));
       add(h, multiply(layer.down, gate));
+      layer.hidden = h;
       spans.end(kMlp);
     }
     ++position;
     return h;
   }
 
-  // `vectors`: null, or bf16 (n, hidden) that are the inputs; `hidden_out`: null, or (n, hidden).
-  void decode(int32_t n, const int32_t* forced, int32_t* ids, float* logits_out,
-              const uint16_t* vectors = nullptr, float* hidden_out = nullptr) {
+  void decode(const mkbench_decode& d) {
+    const int32_t n = d.n;
     if (kFault == kHang) {
       for (;;) running = position;
     }
     if (kFault == kCrash) std::raise(SIGSEGV);
     if (kFault == kFails) throw std::runtime_error("it gives\nup");
     spans.begin();
+    if (d.late_id >= 0 && kFault != kPending) pending = d.late_id;
     for (int32_t t = 0; t < n; ++t) {
-      const Vector h = vectors != nullptr ? step(vectors + size_t(t) * m.hidden)
-                                          : step(forced != nullptr ? forced[t] : pending);
+      const Vector h = d.vectors != nullptr ? step(d.vectors + size_t(t) * m.hidden)
+                                            : step(d.forced != nullptr ? d.forced[t] : pending);
       const Vector x = normed(h, final_norm, m.rms_norm_eps);
       Vector logits = multiply(head, x);
-      if (hidden_out != nullptr) {
+      if (d.hidden != nullptr) {
         const Vector& shown = kFault == kUnnormed ? h : x;
-        std::copy(shown.begin(), shown.end(), hidden_out + size_t(t) * m.hidden);
+        std::copy(shown.begin(), shown.end(), d.hidden + size_t(t) * m.hidden);
       }
       if (kFault == kNan) logits[7] = NAN;
       if (kFault == kLength && position == 200) logits[argmax(logits) ^ 1] = 1e3f;
       pending = argmax(logits);
       spans.end(kHead);
-      if (kFault != kShort || t + 1 < n) ids[t] = pending;
-      if (logits_out != nullptr)
-        std::copy(logits.begin(), logits.end(), logits_out + size_t(t) * m.vocab);
+      if (kFault != kShort || t + 1 < n) d.ids[t] = pending;
+      if (d.logits != nullptr)
+        std::copy(logits.begin(), logits.end(), d.logits + size_t(t) * m.vocab);
     }
-    if (kFault == kOverrun) ids[n] = pending;
+    if (kFault == kOverrun) d.ids[n] = pending;
     if (kFault == kOverwrite) const_cast<uint16_t*>(layers[0].up.data)[5] ^= 1;
+  }
+
+  void show(const mkbench_show& s) const {
+    const Layer& layer = layers.at(s.layer);
+    if (s.what == MKBENCH_SHOW_HIDDEN) {
+      std::copy(layer.hidden.begin(), layer.hidden.end(), s.out);
+      return;
+    }
+    const size_t width = size_t(m.kv_heads) * m.head_dim, from = s.position * width;
+    std::copy_n(layer.keys.begin() + from, width, s.out);
+    std::copy_n(layer.values.begin() + from, width, s.out + width);
   }
 };
 
@@ -312,6 +349,9 @@ int32_t guarded(std::string& error, const Work& work) {
   try {
     work();
     return MKBENCH_OK;
+  } catch (const Unfit& e) {
+    error = e.what();
+    return MKBENCH_UNFIT_MODEL;
   } catch (const std::exception& e) {
     error = e.what();
     return MKBENCH_FAILED;
@@ -319,7 +359,7 @@ int32_t guarded(std::string& error, const Work& work) {
 }
 
 int32_t open_engine(const mkbench_open* args, mkbench_engine** engine) {
-  return guarded(open_error, [&] { *engine = new mkbench_engine(*args); });
+  return guarded(open_error, [&] { *engine = new mkbench_engine(mkbench_own(args)); });
 }
 void close_engine(mkbench_engine* e) { delete e; }
 int32_t reset(mkbench_engine* e) {
@@ -333,18 +373,16 @@ int32_t prefill(mkbench_engine* e, const int32_t* ids, int32_t n) {
     e->pending = ids[n - 1];
   });
 }
-int32_t decode(mkbench_engine* e, int32_t n, const int32_t* forced, int32_t* ids, float* logits) {
-  return guarded(e->error, [&] { e->decode(n, forced, ids, logits); });
+int32_t decode(mkbench_engine* e, const mkbench_decode* args) {
+  return guarded(e->error, [&] { e->decode(mkbench_own(args)); });
 }
 const char* last_error(mkbench_engine* e) { return (e != nullptr ? e->error : open_error).c_str(); }
 const volatile int32_t* progress(mkbench_engine* e) { return &e->running; }
-int32_t set_pending(mkbench_engine* e, int32_t id) {
-  if (kFault != kPending) e->pending = id;
-  return MKBENCH_OK;
-}
-int32_t decode_vectors(mkbench_engine* e, int32_t n, const uint16_t* vectors, int32_t* ids,
-                       float* logits, float* hidden) {
-  return guarded(e->error, [&] { e->decode(n, nullptr, ids, logits, vectors, hidden); });
+int32_t show(mkbench_engine* e, const mkbench_show* args) {
+  const mkbench_show mine = mkbench_own(args);
+  if (mine.what != MKBENCH_SHOW_HIDDEN && mine.what != MKBENCH_SHOW_KV_ROW)
+    return MKBENCH_NOT_SHOWN;
+  return guarded(e->error, [&] { e->show(mine); });
 }
 int32_t set_timeline(mkbench_engine* e, mkbench_span* spans, int32_t room) {
   e->spans.set(spans, room);
@@ -360,13 +398,14 @@ int32_t go_back(mkbench_engine* e, int32_t position) {
 
 }  // namespace
 
-const mkbench_engine_abi* mkbench_engine_table(const mkbench_abi_sizes* host) {
+const mkbench_engine_abi* mkbench_engine_table(void) {
   static const mkbench_engine_abi table = [] {
     mkbench_engine_abi t{};  // what stays 0 or NULL is not offered
-    t.sizes = MKBENCH_ABI_SIZES;
+    t.size = sizeof t;
+    t.version = MKBENCH_ENGINE_ABI_VERSION;
     t.name = "naive-cpu";
     t.devices = MKBENCH_DEVICE_CPU;
-    t.can = NAIVE_CAN;
+    t.can = (NAIVE_CAN) & (kBare ? MKBENCH_CAN_LOGITS | MKBENCH_CAN_FORCED : ~0);
     t.open = open_engine;
     t.close = close_engine;
     t.reset = reset;
@@ -376,12 +415,11 @@ const mkbench_engine_abi* mkbench_engine_table(const mkbench_abi_sizes* host) {
     t.progress = progress;
     if (kBare) return t;
     t.precision = MKBENCH_PRECISION_FP32_ACCUMULATE;
-    t.set_pending = set_pending;
     t.rewind = go_back;
     t.set_timeline = set_timeline;
     t.phase_name = phase_name;
-    t.decode_vectors = decode_vectors;
+    t.show = show;
     return t;
   }();
-  return mkbench_abi_suits(host) ? &table : nullptr;
+  return &table;
 }

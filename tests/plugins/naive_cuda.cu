@@ -28,7 +28,7 @@ enum Fault {
 #define NAIVE_FAULT kNone
 #endif
 #ifndef NAIVE_CAN
-#define NAIVE_CAN (MKBENCH_CAN_LOGITS | MKBENCH_CAN_FORCED)
+#define NAIVE_CAN (MKBENCH_CAN_LOGITS | MKBENCH_CAN_FORCED | MKBENCH_CAN_LATE_ID)
 #endif
 constexpr Fault kFault = NAIVE_FAULT;
 
@@ -217,15 +217,14 @@ struct Layer {
 
 const Bf16* find(const mkbench_open& args, const std::string& name) {
   for (uint32_t i = 0; i < args.tensor_count; ++i) {
-    if (name == args.tensors[i].name) return static_cast<const Bf16*>(args.tensors[i].data);
+    const mkbench_tensor t = mkbench_own(args.tensors[i]);
+    if (name == t.name && t.dtype == MKBENCH_BF16) return static_cast<const Bf16*>(t.data);
   }
-  throw std::runtime_error("there is no tensor " + name);
+  throw std::runtime_error("there is no tensor " + name + " in bf16");
 }
 
 int blocks_for(int n) { return (n + kThreads - 1) / kThreads; }
-
-// Names of what launches do, in the order of their first use.
-std::vector<std::string> phases;
+std::vector<std::string> phases;  // names of what launches do, in the order of their first use
 
 // The spans of a decode, one for each launch. They run one after the other, as if one block did it all.
 class Spans {
@@ -263,7 +262,7 @@ struct mkbench_engine {
   std::string error;
 
   explicit mkbench_engine(const mkbench_open& args)
-      : m(*args.model),
+      : m(mkbench_own(args.model)),
         max_context(args.max_context),
         embedding(find(args, "model.embed_tokens.weight")),
         final_norm(find(args, "model.norm.weight")),
@@ -360,20 +359,22 @@ struct mkbench_engine {
     CHECK(cudaGetLastError());
   }
 
-  void decode(int32_t n, const int32_t* forced, int32_t* ids, float* logits_out) {
+  void decode(const mkbench_decode& d) {
+    const int32_t n = d.n;
     if (n > max_context) throw std::runtime_error("the KV cache is full");
-    if (forced != nullptr)
-      CHECK(cudaMemcpy(inputs.data, forced, 4 * size_t(n), cudaMemcpyHostToDevice));
+    if (d.late_id >= 0) CHECK(cudaMemcpy(pending.data, &d.late_id, 4, cudaMemcpyHostToDevice));
+    if (d.forced != nullptr)
+      CHECK(cudaMemcpy(inputs.data, d.forced, 4 * size_t(n), cudaMemcpyHostToDevice));
     spans.begin();
     for (int32_t t = 0; t < n; ++t) {
-      step(forced != nullptr ? inputs.data + t : pending.data);
+      step(d.forced != nullptr ? inputs.data + t : pending.data);
       norm("final norm", h.data, final_norm, x.data, 1, m.hidden);
-      float* row = logits_out != nullptr ? logits_out + size_t(t) * m.vocab : logits.data;
+      float* row = d.logits != nullptr ? d.logits + size_t(t) * m.vocab : logits.data;
       product("lm head", head, x.data, row, m.vocab, m.hidden);
-      argmax<<<1, kArgmaxThreads>>>(row, m.vocab, ids + t, pending.data, spans.next("argmax"));
+      argmax<<<1, kArgmaxThreads>>>(row, m.vocab, d.ids + t, pending.data, spans.next("argmax"));
     }
     spans.end();
-    if (kFault == kOverrun) CHECK(cudaMemset(ids + n, 0, 4));
+    if (kFault == kOverrun) CHECK(cudaMemset(d.ids + n, 0, 4));
     CHECK(cudaGetLastError());
     CHECK(cudaDeviceSynchronize());
   }
@@ -396,24 +397,22 @@ int32_t guarded(std::string& error, const Work& work) {
 }
 
 int32_t open_engine(const mkbench_open* args, mkbench_engine** engine) {
-  return guarded(open_error, [&] { *engine = new mkbench_engine(*args); });
+  const mkbench_open mine = mkbench_own(args);
+  const mkbench_model m = mkbench_own(mine.model);
+  if (m.qk_norm == 0 || m.qkv_bias != 0 || m.rope_scaling != MKBENCH_ROPE_UNSCALED) {
+    open_error = "model: wanted QK-norm, no biases of q, k and v, unscaled RoPE";
+    return MKBENCH_UNFIT_MODEL;
+  }
+  return guarded(open_error, [&] { *engine = new mkbench_engine(mine); });
 }
 void close_engine(mkbench_engine* e) { delete e; }
-int32_t reset(mkbench_engine* e) {
-  e->position = 0;
-  return MKBENCH_OK;
-}
 int32_t prefill(mkbench_engine* e, const int32_t* ids, int32_t n) {
   return guarded(e->error, [&] { e->prefill(ids, n); });
 }
-int32_t decode(mkbench_engine* e, int32_t n, const int32_t* forced, int32_t* ids, float* logits) {
-  return guarded(e->error, [&] { e->decode(n, forced, ids, logits); });
+int32_t decode(mkbench_engine* e, const mkbench_decode* args) {
+  return guarded(e->error, [&] { e->decode(mkbench_own(args)); });
 }
 const char* last_error(mkbench_engine* e) { return (e != nullptr ? e->error : open_error).c_str(); }
-int32_t set_pending(mkbench_engine* e, int32_t id) {
-  return guarded(e->error,
-                 [&] { CHECK(cudaMemcpy(e->pending.data, &id, 4, cudaMemcpyHostToDevice)); });
-}
 int32_t set_timeline(mkbench_engine* e, mkbench_span* spans, int32_t room) {
   e->spans = Spans(spans, room);
   return MKBENCH_OK;
@@ -423,13 +422,15 @@ int32_t go_back(mkbench_engine* e, int32_t position) {
   e->position = position;
   return MKBENCH_OK;
 }
+int32_t reset(mkbench_engine* e) { return go_back(e, 0); }
 
 }  // namespace
 
-const mkbench_engine_abi* mkbench_engine_table(const mkbench_abi_sizes* host) {
+const mkbench_engine_abi* mkbench_engine_table(void) {
   static const mkbench_engine_abi table = [] {
     mkbench_engine_abi t{};  // what stays 0 or NULL is not offered
-    t.sizes = MKBENCH_ABI_SIZES;
+    t.size = sizeof t;
+    t.version = MKBENCH_ENGINE_ABI_VERSION;
     t.name = "naive-cuda";
     t.devices = MKBENCH_DEVICE_CUDA;
     t.can = NAIVE_CAN;
@@ -440,11 +441,10 @@ const mkbench_engine_abi* mkbench_engine_table(const mkbench_abi_sizes* host) {
     t.decode = decode;
     t.last_error = last_error;
     t.precision = MKBENCH_PRECISION_FP32_ACCUMULATE;
-    t.set_pending = set_pending;
     t.rewind = go_back;
     t.set_timeline = set_timeline;
     t.phase_name = phase_name;
     return t;
   }();
-  return mkbench_abi_suits(host) ? &table : nullptr;
+  return &table;
 }

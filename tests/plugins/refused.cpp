@@ -22,14 +22,15 @@ int32_t open_engine(const mkbench_open*, [[maybe_unused]] mkbench_engine** engin
 void close_engine(mkbench_engine*) {}
 int32_t reset(mkbench_engine*) { return MKBENCH_OK; }
 int32_t prefill(mkbench_engine*, const int32_t*, int32_t) { return MKBENCH_OK; }
-int32_t decode(mkbench_engine*, int32_t, const int32_t*, int32_t*, float*) { return MKBENCH_OK; }
+int32_t decode(mkbench_engine*, const mkbench_decode*) { return MKBENCH_OK; }
 const char* last_error(mkbench_engine*) { return "hidden is 128,\nwanted 4096"; }
 
 }  // namespace
 
-const mkbench_engine_abi* mkbench_engine_table(const mkbench_abi_sizes*) {
+const mkbench_engine_abi* mkbench_engine_table(void) {
   static mkbench_engine_abi table{};
-  table.sizes = MKBENCH_ABI_SIZES;
+  table.size = sizeof table;
+  table.version = MKBENCH_ENGINE_ABI_VERSION;
   table.name = "refused";
   table.devices = MKBENCH_DEVICE_CPU;
   table.open = open_engine;
@@ -41,10 +42,11 @@ const mkbench_engine_abi* mkbench_engine_table(const mkbench_abi_sizes*) {
 #if defined(REFUSED_NULL)
   return nullptr;
 #elif defined(REFUSED_VERSION)
-  table.sizes.version = 4;
-  table.sizes.abi = 1;  // the size in version 4, with which ours cannot be compared
+  table.version = 5;
 #elif defined(REFUSED_SIZE)
-  table.sizes.model -= 4;
+  table.size = 0;
+#elif defined(REFUSED_CONTEXT)
+  table.max_context = 63;
 #elif defined(REFUSED_NAME)
   table.name = "a/../b";
 #elif defined(REFUSED_FUNCTION)

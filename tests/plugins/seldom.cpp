@@ -6,11 +6,10 @@ namespace {
 
 constexpr int kEvery = 50;
 
-int32_t seldom_wrong_decode(mkbench_engine* e, int32_t n, const int32_t* forced, int32_t* ids,
-                            float* logits) {
+int32_t seldom_wrong_decode(mkbench_engine* e, const mkbench_decode* args) {
   static int calls = 0;
-  const int32_t status = decode(e, n, forced, ids, logits);
-  if (++calls % kEvery == 0) ids[n - 1] ^= 1;
+  const int32_t status = decode(e, args);
+  if (++calls % kEvery == 0) args->ids[args->n - 1] ^= 1;
   return status;
 }
 

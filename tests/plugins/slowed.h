@@ -18,8 +18,8 @@ namespace slowed {
 const mkbench_engine_abi* sound = nullptr;  // set when the library is loaded
 double share = 0;                           // of the honest time
 
-int32_t decode(mkbench_engine* e, int32_t n, const int32_t* forced, int32_t* ids, float* logits) {
-  return decode_and_wait(share, [&] { return sound->decode(e, n, forced, ids, logits); });
+int32_t decode(mkbench_engine* e, const mkbench_decode* args) {
+  return decode_and_wait(share, [&] { return sound->decode(e, args); });
 }
 
 // The sound table with the wait that the library's name asks for; null for another name.

@@ -22,8 +22,7 @@ int32_t decode_and_wait(double share, const Work& work) {
 
 #include "tests/plugins/slowed.h"
 
-extern "C" MKBENCH_ENGINE_EXPORT const mkbench_engine_abi* mkbench_engine_table(
-    const mkbench_abi_sizes* host) {
-  return slowed::slowed_table(sound_engine_table(host),
+extern "C" MKBENCH_ENGINE_EXPORT const mkbench_engine_abi* mkbench_engine_table() {
+  return slowed::slowed_table(sound_engine_table(),
                               reinterpret_cast<const void*>(&mkbench_engine_table));
 }

@@ -34,59 +34,53 @@ void round_rows(std::vector<float>& rows, size_t begin, size_t end) {
     std::memcpy(&rows[i], &bits, sizeof bits);
   }
 }
-int32_t decode_to_few_bits(mkbench_engine* e, int32_t n, const int32_t* forced, int32_t* ids,
-                           float* logits) {
-  const int32_t status = sound->decode(e, n, forced, ids, logits);
-  if (!timed(n, forced, logits)) return status;
+int32_t decode_to_few_bits(mkbench_engine* e, const mkbench_decode* args) {
+  const int32_t status = sound->decode(e, args);
+  if (!timed(args)) return status;
   const size_t width = size_t(e->m.kv_heads) * e->m.head_dim;
   for (Layer& layer : e->layers) {
     for (Vector* rows : {&layer.keys, &layer.values})
-      round_rows(*rows, (e->position - n) * width, e->position * width);
+      round_rows(*rows, (e->position - args->n) * width, e->position * width);
   }
   return status;
 }
 
 // T4: the weight of the last layer's k_norm is left out.
-int32_t decode_without_norm(mkbench_engine* e, int32_t n, const int32_t* forced, int32_t* ids,
-                            float* logits) {
-  if (!timed(n, forced, logits)) return sound->decode(e, n, forced, ids, logits);
+int32_t decode_without_norm(mkbench_engine* e, const mkbench_decode* args) {
+  if (!timed(args)) return sound->decode(e, args);
   static const std::vector<uint16_t> ones(e->m.head_dim, 0x3f80);
   Matrix& norm = e->layers.back().k_norm;
   const uint16_t* weight = std::exchange(norm.data, ones.data());
-  const int32_t status = sound->decode(e, n, forced, ids, logits);
+  const int32_t status = sound->decode(e, args);
   norm.data = weight;
   return status;
 }
 
 // T4: half of the heads are left out of attention.
-int32_t decode_half_of_the_heads(mkbench_engine* e, int32_t n, const int32_t* forced, int32_t* ids,
-                                 float* logits) {
-  const int half = timed(n, forced, logits) ? 2 : 1;
+int32_t decode_half_of_the_heads(mkbench_engine* e, const mkbench_decode* args) {
+  const int half = timed(args) ? 2 : 1;
   e->m.heads /= half, e->m.kv_heads /= half;
-  const int32_t status = sound->decode(e, n, forced, ids, logits);
+  const int32_t status = sound->decode(e, args);
   e->m.heads *= half, e->m.kv_heads *= half;
   return status;
 }
 
 // T8: the last 5 % of the LM head's rows are not read.
-int32_t decode_part_of_the_head(mkbench_engine* e, int32_t n, const int32_t* forced, int32_t* ids,
-                                float* logits) {
+int32_t decode_part_of_the_head(mkbench_engine* e, const mkbench_decode* args) {
   const int rows = e->head.rows;
-  if (timed(n, forced, logits)) e->head.rows -= rows / 20;
-  const int32_t status = sound->decode(e, n, forced, ids, logits);
+  if (timed(args)) e->head.rows -= rows / 20;
+  const int32_t status = sound->decode(e, args);
   e->head.rows = rows;
   return status;
 }
 
 }  // namespace timing_faults
 
-extern "C" MKBENCH_ENGINE_EXPORT const mkbench_engine_abi* mkbench_engine_table(
-    const mkbench_abi_sizes* host) {
+extern "C" MKBENCH_ENGINE_EXPORT const mkbench_engine_abi* mkbench_engine_table() {
   using namespace timing_faults;
   using Table = mkbench_engine_abi;
-  if (mkbench_abi_suits(host) == 0) return nullptr;
   static const mkbench_engine_abi* const table =
-      changed_table(sound_engine_table(host), reinterpret_cast<const void*>(&mkbench_engine_table),
+      changed_table(sound_engine_table(), reinterpret_cast<const void*>(&mkbench_engine_table),
                     {{"few_bits", [](Table& t) { t.decode = decode_to_few_bits; }},
                      {"no_norm", [](Table& t) { t.decode = decode_without_norm; }},
                      {"half_the_heads", [](Table& t) { t.decode = decode_half_of_the_heads; }},

@@ -32,8 +32,16 @@ const mkbench_engine_abi* sound = nullptr;  // set when the library is loaded
 
 using Ids = std::vector<int32_t>;
 
-bool timed(int32_t n, const int32_t* forced, const float* logits) {
-  return n == kTimedTokens && forced == nullptr && logits == nullptr;
+bool timed(const mkbench_decode* args) {
+  return args->n == kTimedTokens && args->forced == nullptr && args->logits == nullptr;
+}
+
+// decode() with the input of `args`, but other n and ids.
+int32_t decode_into(mkbench_engine* e, const mkbench_decode& args, int32_t n, int32_t* ids) {
+  mkbench_decode changed = args;
+  changed.n = n;
+  changed.ids = ids;
+  return sound->decode(e, &changed);
 }
 
 int32_t position_of(const mkbench_engine* e) { return e->position; }
@@ -56,30 +64,26 @@ int32_t give(mkbench_engine* e, const Ids& known, int32_t* ids) {
 }
 
 // T1: remembers what followed an input, and gives it back when the input comes again.
-int32_t remember(mkbench_engine* e, const Ids& input, int32_t* ids) {
+int32_t remember(mkbench_engine* e, const Ids& input, const mkbench_decode* args) {
   static std::map<Ids, Ids> followed;
   Ids& known = followed[input];
-  if (!known.empty()) return give(e, known, ids);
-  const int32_t status = sound->decode(e, kTimedTokens, nullptr, ids, nullptr);
-  known = read_ids(ids, kTimedTokens);
+  if (!known.empty()) return give(e, known, args->ids);
+  const int32_t status = sound->decode(e, args);
+  known = read_ids(args->ids, kTimedTokens);
   return status;
 }
 
-int32_t decode_by_prompt(mkbench_engine* e, int32_t n, const int32_t* forced, int32_t* ids,
-                         float* logits) {
-  if (!timed(n, forced, logits) || !stands_at_prompt(e))
-    return sound->decode(e, n, forced, ids, logits);
-  return remember(e, prompt, ids);
+int32_t decode_by_prompt(mkbench_engine* e, const mkbench_decode* args) {
+  if (!timed(args) || !stands_at_prompt(e)) return sound->decode(e, args);
+  return remember(e, prompt, args);
 }
 
 // The careful one looks at the last id too, and so finds nothing that it remembers.
-int32_t decode_by_input(mkbench_engine* e, int32_t n, const int32_t* forced, int32_t* ids,
-                        float* logits) {
-  if (!timed(n, forced, logits) || !stands_at_prompt(e))
-    return sound->decode(e, n, forced, ids, logits);
+int32_t decode_by_input(mkbench_engine* e, const mkbench_decode* args) {
+  if (!timed(args) || !stands_at_prompt(e)) return sound->decode(e, args);
   Ids input = prompt;
-  input.back() = pending_of(e);
-  return remember(e, input, ids);
+  input.back() = args->late_id >= 0 ? args->late_id : pending_of(e);
+  return remember(e, input, args);
 }
 
 // T2: decodes ahead inside prefill(), and hands the ids out when the clock runs.
@@ -89,17 +93,17 @@ int32_t prefill_and_decode(mkbench_engine* e, const int32_t* ids, int32_t n) {
   ahead.clear();
   while (status == MKBENCH_OK && ahead.size() < kTimedTokens && position_of(e) < e->max_context) {
     int32_t* one = scratch_ids();
-    if (sound->decode(e, 1, nullptr, one, nullptr) != MKBENCH_OK) break;
+    const mkbench_decode by_id{sizeof by_id, 1, -1, nullptr, nullptr, one, nullptr, nullptr};
+    if (sound->decode(e, &by_id) != MKBENCH_OK) break;
     ahead.push_back(read_ids(one, 1).front());
   }
   stand_at(e, n - 1, ids[n - 1]);
   return status;
 }
-int32_t decode_from_ahead(mkbench_engine* e, int32_t n, const int32_t* forced, int32_t* ids,
-                          float* logits) {
-  if (!timed(n, forced, logits) || !stands_at_prompt(e) || ahead.size() < kTimedTokens)
-    return sound->decode(e, n, forced, ids, logits);
-  return give(e, ahead, ids);
+int32_t decode_from_ahead(mkbench_engine* e, const mkbench_decode* args) {
+  if (!timed(args) || !stands_at_prompt(e) || ahead.size() < kTimedTokens)
+    return sound->decode(e, args);
+  return give(e, ahead, args->ids);
 }
 
 // T3: prefill() keeps its ids and does nothing; the first decode does the work.
@@ -109,18 +113,17 @@ int32_t prefill_later(mkbench_engine* e, const int32_t* ids, int32_t n) {
   stand_at(e, n - 1, ids[n - 1]);
   return MKBENCH_OK;
 }
-int32_t prefill_and_decode_now(mkbench_engine* e, int32_t n, const int32_t* forced, int32_t* ids,
-                               float* logits) {
+int32_t prefill_and_decode_now(mkbench_engine* e, const mkbench_decode* args) {
   if (!deferred.empty()) {
-    const int32_t at = position_of(e), late = pending_of(e);
+    const int32_t at = position_of(e), pending = pending_of(e);
     stand_at(e, 0, -1);
     const int32_t status =
         sound->prefill(e, deferred.data(), static_cast<int32_t>(deferred.size()));
     if (status != MKBENCH_OK) return status;
     deferred.clear();
-    stand_at(e, at, late);
+    stand_at(e, at, pending);
   }
-  return sound->decode(e, n, forced, ids, logits);
+  return sound->decode(e, args);
 }
 
 // T5: returns before the ids are there. A thread writes all of them, or all but the last.
@@ -132,35 +135,31 @@ void write_later(int32_t* ids, const Ids& values) {
     write_ids(ids, values);
   });
 }
-int32_t decode_ids_later(mkbench_engine* e, int32_t n, const int32_t* forced, int32_t* ids,
-                         float* logits) {
-  if (!timed(n, forced, logits)) return sound->decode(e, n, forced, ids, logits);
+int32_t decode_ids_later(mkbench_engine* e, const mkbench_decode* args) {
+  if (!timed(args)) return sound->decode(e, args);
   int32_t* own = scratch_ids();
-  const int32_t status = sound->decode(e, n, nullptr, own, nullptr);
-  write_later(ids, read_ids(own, n));
+  const int32_t status = decode_into(e, *args, args->n, own);
+  write_later(args->ids, read_ids(own, args->n));
   return status;
 }
-int32_t decode_last_id_first(mkbench_engine* e, int32_t n, const int32_t* forced, int32_t* ids,
-                             float* logits) {
-  const int32_t status = decode_ids_later(e, n, forced, ids, logits);
-  if (timed(n, forced, logits)) write_ids(ids + n - 1, {pending_of(e)});
+int32_t decode_last_id_first(mkbench_engine* e, const mkbench_decode* args) {
+  const int32_t status = decode_ids_later(e, args);
+  if (timed(args)) write_ids(args->ids + args->n - 1, {pending_of(e)});
   return status;
 }
 
 // T6: stops early and repeats the last id.
-int32_t decode_and_pad(mkbench_engine* e, int32_t n, const int32_t* forced, int32_t* ids,
-                       float* logits) {
-  if (!timed(n, forced, logits)) return sound->decode(e, n, forced, ids, logits);
-  const int32_t done = n - 8;
-  const int32_t status = sound->decode(e, done, nullptr, ids, nullptr);
-  write_ids(ids + done, Ids(static_cast<size_t>(n - done), pending_of(e)));
-  stand_at(e, position_of(e) + n - done, pending_of(e));
+int32_t decode_and_pad(mkbench_engine* e, const mkbench_decode* args) {
+  if (!timed(args)) return sound->decode(e, args);
+  constexpr int32_t kLeftOut = 8, kDone = kTimedTokens - kLeftOut;
+  const int32_t status = decode_into(e, *args, kDone, args->ids);
+  write_ids(args->ids + kDone, Ids(kLeftOut, pending_of(e)));
+  stand_at(e, position_of(e) + kLeftOut, pending_of(e));
   return status;
 }
 
 // T7: threads that keep every core busy while others are timed.
-int32_t decode_and_spin(mkbench_engine* e, int32_t n, const int32_t* forced, int32_t* ids,
-                        float* logits) {
+int32_t decode_and_spin(mkbench_engine* e, const mkbench_decode* args) {
   static bool begun = false;
   static std::atomic<unsigned> turns{0};
   for (unsigned i = 0; !begun && i < 2 * std::thread::hardware_concurrency(); ++i) {
@@ -169,23 +168,21 @@ int32_t decode_and_spin(mkbench_engine* e, int32_t n, const int32_t* forced, int
     }).detach();
   }
   begun = true;
-  return sound->decode(e, n, forced, ids, logits);
+  return sound->decode(e, args);
 }
 
 // T9: every 7th timed decode takes 30 ms longer, as beside a background task.
-int32_t decode_unevenly(mkbench_engine* e, int32_t n, const int32_t* forced, int32_t* ids,
-                        float* logits) {
+int32_t decode_unevenly(mkbench_engine* e, const mkbench_decode* args) {
   static int calls = 0;
-  if (timed(n, forced, logits) && ++calls % 7 == 0) usleep(30'000);
-  return sound->decode(e, n, forced, ids, logits);
+  if (timed(args) && ++calls % 7 == 0) usleep(30'000);
+  return sound->decode(e, args);
 }
 
 // T11: crashes in its fourth timed decode.
-int32_t decode_and_crash(mkbench_engine* e, int32_t n, const int32_t* forced, int32_t* ids,
-                         float* logits) {
+int32_t decode_and_crash(mkbench_engine* e, const mkbench_decode* args) {
   static int calls = 0;
-  if (timed(n, forced, logits) && ++calls == 4) std::raise(SIGSEGV);
-  return sound->decode(e, n, forced, ids, logits);
+  if (timed(args) && ++calls == 4) std::raise(SIGSEGV);
+  return sound->decode(e, args);
 }
 
 // T12: right, but prefill() takes 2 ms for each id.
@@ -195,18 +192,18 @@ int32_t prefill_slowly(mkbench_engine* e, const int32_t* ids, int32_t n) {
 }
 
 // T13: without logits every id from position 25 on is wrong, and the tenth such call does not return.
-int32_t decode_wrongly_and_hang(mkbench_engine* e, int32_t n, const int32_t* forced, int32_t* ids,
-                                float* logits) {
+int32_t decode_wrongly_and_hang(mkbench_engine* e, const mkbench_decode* args) {
   static int calls = 0;
   const int32_t begin = position_of(e);
-  const int32_t status = sound->decode(e, n, forced, ids, logits);
-  if (logits != nullptr || begin + n <= 25) return status;
+  const int32_t status = sound->decode(e, args);
+  const int32_t n = args->n;
+  if (args->logits != nullptr || begin + n <= 25) return status;
   if (++calls == 10) {
     for (;;) pause();
   }
-  Ids wrong = read_ids(ids, n);
+  Ids wrong = read_ids(args->ids, n);
   for (int32_t t = std::max(0, 25 - begin); t < n; ++t) wrong[t] ^= 1;
-  write_ids(ids, wrong);
+  write_ids(args->ids, wrong);
   return status;
 }
 

@@ -97,23 +97,25 @@ static int32_t find(const mkbench_open* args, const char* name, int64_t rows, in
                     const uint16_t** at) {
   uint32_t i;
   for (i = 0; i < args->tensor_count; ++i) {
-    const mkbench_tensor* t = &args->tensors[i];
-    if (strcmp(t->name, name) != 0) continue;
-    if (t->dtype == MKBENCH_BF16 && t->shape[0] == rows && t->shape[1] == cols) {
-      *at = (const uint16_t*)t->data;
+    mkbench_tensor t;
+    mkbench_read(&t, sizeof t, args->tensors[i]);
+    if (strcmp(t.name, name) != 0) continue;
+    if (t.dtype == MKBENCH_BF16 && t.shape[0] == rows && t.shape[1] == cols) {
+      *at = (const uint16_t*)t.data;
       return MKBENCH_OK;
     }
     snprintf(open_error, sizeof open_error,
-             "%s: found [%lld, %lld] of type %d, wanted [%lld, %lld]", name, (long long)t->shape[0],
-             (long long)t->shape[1], (int)t->dtype, (long long)rows, (long long)cols);
+             "%s: found [%lld, %lld] of type %d, wanted [%lld, %lld] of type %d", name,
+             (long long)t.shape[0], (long long)t.shape[1], (int)t.dtype, (long long)rows,
+             (long long)cols, (int)MKBENCH_BF16);
     return MKBENCH_UNFIT_MODEL;
   }
   snprintf(open_error, sizeof open_error, "%s: there is no such tensor", name);
   return MKBENCH_UNFIT_MODEL;
 }
 
-static int32_t find_layer(const mkbench_open* args, int32_t number, struct layer* l) {
-  const mkbench_model* m = args->model;
+static int32_t find_layer(const mkbench_open* args, const mkbench_model* m, int32_t number,
+                          struct layer* l) {
   const int64_t q_rows = (int64_t)m->heads * m->head_dim,
                 kv_rows = (int64_t)m->kv_heads * m->head_dim;
   const struct {
@@ -150,7 +152,7 @@ static int32_t find_weights(const mkbench_open* args, mkbench_engine* e) {
   if (status == MKBENCH_OK) status = find(args, "model.norm.weight", m->hidden, 1, &e->final_norm);
   if (status == MKBENCH_OK) status = find(args, "lm_head.weight", m->vocab, m->hidden, &e->head);
   for (i = 0; status == MKBENCH_OK && i < m->layers; ++i)
-    status = find_layer(args, i, &e->layers[i]);
+    status = find_layer(args, m, i, &e->layers[i]);
   return status;
 }
 
@@ -165,25 +167,32 @@ static void close_engine(mkbench_engine* e) {
 /* Makes an engine with an empty sequence. Refuse here, in one line, what your kernel has no code
  * for: MKBENCH_UNFIT_MODEL (a shape) ends as BAD_INPUT, MKBENCH_UNFIT_ENV (memory, processor) as
  * ENV_UNFIT. A kernel that is compiled for one model compares all of args->model with it. */
-static int32_t open_engine(const mkbench_open* args, mkbench_engine** engine) {
-  const mkbench_model* m = args->model;
+static int32_t open_engine(const mkbench_open* given, mkbench_engine** engine) {
+  mkbench_open args;
+  mkbench_model m;
   mkbench_engine* e;
-  size_t rows;
+  size_t rows, row;
   int32_t status;
-  if (m->head_dim % 2 != 0 || m->heads % m->kv_heads != 0)
+  mkbench_read(&args, sizeof args, given);
+  mkbench_read(&m, sizeof m, args.model);
+  if (m.qk_norm == 0 || m.qkv_bias != 0 || m.rope_scaling != MKBENCH_ROPE_UNSCALED)
+    return refuse(MKBENCH_UNFIT_MODEL,
+                  "model: wanted QK-norm, no biases of q, k and v, unscaled RoPE: a Qwen3");
+  if (m.head_dim % 2 != 0 || m.heads % m.kv_heads != 0)
     return refuse(MKBENCH_UNFIT_MODEL, "heads: wanted an even head_dim and heads % kv_heads = 0");
-  if (args->batch != 1) return refuse(MKBENCH_UNFIT_MODEL, "batch: wanted 1");
+  if (args.batch != 1) return refuse(MKBENCH_UNFIT_MODEL, "batch: wanted 1");
   e = (mkbench_engine*)calloc(1, sizeof *e);
   if (e == NULL) return refuse(MKBENCH_UNFIT_ENV, "no memory for the engine");
-  e->m = *m;
-  e->max_context = args->max_context;
+  e->m = m;
+  e->max_context = args.max_context;
   e->pending = -1;
-  rows = (size_t)m->layers * (size_t)args->max_context;
-  e->layers = (struct layer*)calloc((size_t)m->layers, sizeof *e->layers);
-  e->keys = (float*)calloc(rows, sizeof(float) * (size_t)(m->kv_heads * m->head_dim));
-  e->values = (float*)calloc(rows, sizeof(float) * (size_t)(m->kv_heads * m->head_dim));
+  rows = (size_t)m.layers * (size_t)args.max_context;
+  row = sizeof(float) * (size_t)(m.kv_heads * m.head_dim);
+  e->layers = (struct layer*)calloc((size_t)m.layers, sizeof *e->layers);
+  e->keys = (float*)calloc(rows, row);
+  e->values = (float*)calloc(rows, row);
   status = e->layers != NULL && e->keys != NULL && e->values != NULL
-               ? find_weights(args, e)
+               ? find_weights(&args, e)
                : refuse(MKBENCH_UNFIT_ENV, "no memory for the KV cache");
   if (status != MKBENCH_OK) {
     close_engine(e);
@@ -212,21 +221,17 @@ static int32_t prefill(mkbench_engine* e, const int32_t* ids, int32_t n) {
   return MKBENCH_OK;
 }
 
-static int32_t decode(mkbench_engine* e, int32_t n, const int32_t* forced, int32_t* ids,
-                      float* logits) {
+static int32_t decode(mkbench_engine* e, const mkbench_decode* given) {
+  mkbench_decode d;
   int32_t status;
-  if (n > e->max_context - e->position) return fail(e, "decode: the KV cache is full");
-  if (forced == NULL && e->pending < 0) return fail(e, "decode: no id is pending");
-  status = decode_steps(e, n, forced, ids, logits);
+  mkbench_read(&d, sizeof d, given);
+  if (d.n > e->max_context - e->position) return fail(e, "decode: the KV cache is full");
+  if (d.late_id >= 0) e->pending = d.late_id; /* drawn at the last moment, while the clock runs */
+  if (d.forced == NULL && e->pending < 0) return fail(e, "decode: no id is pending");
+  status = decode_steps(e, d.n, d.forced, d.ids, d.logits);
   if (status != MKBENCH_OK) return status;
-  e->position += n;
-  e->pending = ids[n - 1];
-  return MKBENCH_OK;
-}
-
-/* Replaces the pending id while the clock runs: mkbench draws the id at the last moment. */
-static int32_t set_pending(mkbench_engine* e, int32_t id) {
-  e->pending = id;
+  e->position += d.n;
+  e->pending = d.ids[d.n - 1];
   return MKBENCH_OK;
 }
 
@@ -244,22 +249,23 @@ static const char* last_error(mkbench_engine* e) { return e != NULL ? e->error :
 /* Read from another thread while decode() runs. */
 static const volatile int32_t* progress(mkbench_engine* e) { return &e->running; }
 
-const mkbench_engine_abi* mkbench_engine_table(const mkbench_abi_sizes* host) {
+const mkbench_engine_abi* mkbench_engine_table(void) {
   static const mkbench_engine_abi table = {
-      MKBENCH_ABI_SIZES, "@NAME@", /* as reports show it */
+      sizeof(mkbench_engine_abi), MKBENCH_ENGINE_ABI_VERSION, "@NAME@", /* as reports show it */
       MKBENCH_DEVICE_CPU,
       /* Add MKBENCH_NOT_DETERMINISTIC where equal input may give other bits. Leave out what you do
        * not offer: without logits, tokens alone are judged; without forced ids, prefill is called
        * more often. */
-      MKBENCH_CAN_LOGITS | MKBENCH_CAN_FORCED, open_engine, close_engine, reset, prefill, decode,
-      last_error, progress,
+      MKBENCH_CAN_LOGITS | MKBENCH_CAN_FORCED | MKBENCH_CAN_LATE_ID,
       /* How logits are judged: FP32_ACCUMULATE rounds only KV rows, RoPE table and one operand of
        * a product; BF16 rounds as PyTorch does; LOSSY is quantised and ranked with no other. */
-      MKBENCH_PRECISION_FP32_ACCUMULATE, set_pending, go_back,
+      MKBENCH_PRECISION_FP32_ACCUMULATE, 0, /* the most positions; 0: any number */
+      open_engine, close_engine, reset, prefill, decode, last_error, progress, go_back,
       NULL, /* save, restore: engine_abi.h says what both do; offer both or neither */
       NULL,
       NULL, /* set_timeline, phase_name: what each thread did when, for mkbench profile --timeline */
-      NULL, NULL, /* decode_vectors: hidden vectors in and out */
+      NULL,
+      NULL, /* show: hidden states and KV rows, so that a report can say where an error begins */
   };
-  return mkbench_abi_suits(host) ? &table : NULL;
+  return &table;
 }

@@ -125,7 +125,7 @@ std::string shape_text(int64_t rows, int64_t cols) {
 int32_t find(const mkbench_open* args, const std::string& name, int64_t rows, int64_t cols,
              const Bf16*& at) {
   for (uint32_t i = 0; i < args->tensor_count; ++i) {
-    const mkbench_tensor& t = args->tensors[i];
+    const mkbench_tensor t = mkbench_own(args->tensors[i]);
     if (name != t.name) continue;
     if (t.dtype != MKBENCH_BF16 || t.shape[0] != rows || t.shape[1] != cols)
       return refuse(MKBENCH_UNFIT_MODEL, name + ": found " + shape_text(t.shape[0], t.shape[1]) +
@@ -192,15 +192,19 @@ void close_engine(mkbench_engine* e) {
 // Makes an engine with an empty sequence. Refuse here, in one line, what your kernel has no code
 // for: MKBENCH_UNFIT_MODEL (a shape) ends as BAD_INPUT, MKBENCH_UNFIT_ENV (memory, architecture) as
 // ENV_UNFIT. A kernel that is compiled for one model compares all of args->model with it.
-int32_t open_engine(const mkbench_open* args, mkbench_engine** engine) {
-  const mkbench_model& m = *args->model;
+int32_t open_engine(const mkbench_open* given, mkbench_engine** engine) {
+  const mkbench_open args = mkbench_own(given);
+  const mkbench_model m = mkbench_own(args.model);
+  if (m.qk_norm == 0 || m.qkv_bias != 0 || m.rope_scaling != MKBENCH_ROPE_UNSCALED)
+    return refuse(MKBENCH_UNFIT_MODEL,
+                  "model: wanted QK-norm, no biases of q, k and v, unscaled RoPE: a Qwen3");
   if (m.head_dim % 2 != 0 || m.heads % m.kv_heads != 0)
     return refuse(MKBENCH_UNFIT_MODEL, "heads: wanted an even head_dim and heads % kv_heads = 0");
-  if (args->batch != 1) return refuse(MKBENCH_UNFIT_MODEL, "batch: wanted 1");
+  if (args.batch != 1) return refuse(MKBENCH_UNFIT_MODEL, "batch: wanted 1");
   auto* e = new mkbench_engine;
   e->m = m;
-  e->max_context = args->max_context;
-  int32_t status = find_weights(args, e);
+  e->max_context = args.max_context;
+  int32_t status = find_weights(&args, e);
   if (status == MKBENCH_OK && allocate(e) != MKBENCH_OK)
     status = refuse(MKBENCH_UNFIT_ENV, e->error);
   if (status != MKBENCH_OK) {
@@ -232,25 +236,24 @@ int32_t prefill(mkbench_engine* e, const int32_t* ids, int32_t n) {
   return MKBENCH_OK;
 }
 
-int32_t decode(mkbench_engine* e, int32_t n, const int32_t* forced, int32_t* ids, float* logits) {
-  if (n > e->max_context - e->position) return fail(e, "decode: the KV cache is full");
-  if (forced != nullptr)
-    CHECK(e, cudaMemcpy(e->inputs, forced, sizeof(int32_t) * size_t(n), cudaMemcpyHostToDevice));
-  const int32_t status = decode_steps(e, n, forced != nullptr ? e->inputs : nullptr, ids, logits);
+int32_t decode(mkbench_engine* e, const mkbench_decode* given) {
+  const mkbench_decode d = mkbench_own(given);
+  const size_t bytes = sizeof(int32_t) * size_t(d.n);
+  if (d.n > e->max_context - e->position) return fail(e, "decode: the KV cache is full");
+  // An id that mkbench draws at the last moment, while the clock runs.
+  if (d.late_id >= 0)
+    CHECK(e, cudaMemcpy(e->pending, &d.late_id, sizeof d.late_id, cudaMemcpyHostToDevice));
+  if (d.forced != nullptr) CHECK(e, cudaMemcpy(e->inputs, d.forced, bytes, cudaMemcpyHostToDevice));
+  const int32_t* forced = d.forced != nullptr ? e->inputs : nullptr;
+  const int32_t status = decode_steps(e, d.n, forced, d.ids, d.logits);
   if (status != MKBENCH_OK) return status;
   CHECK(e, cudaGetLastError());
-  e->position += n;
-  return MKBENCH_OK;
-}
-
-// Replaces the pending id while the clock runs: mkbench draws the id at the last moment.
-int32_t set_pending(mkbench_engine* e, int32_t id) {
-  CHECK(e, cudaMemcpy(e->pending, &id, sizeof id, cudaMemcpyHostToDevice));
+  e->position += d.n;
   return MKBENCH_OK;
 }
 
 // Rows below `position` stay, the others count as never written; nothing is pending until the next
-// set_pending() or forced id. Without this function every timed block prefills its prompt again.
+// late or forced id. Without this function every timed block prefills its prompt again.
 int32_t go_back(mkbench_engine* e, int32_t position) {
   e->position = position;
   return MKBENCH_OK;
@@ -265,16 +268,17 @@ const volatile int32_t* progress(mkbench_engine* e) { return e->running; }
 
 }  // namespace
 
-const mkbench_engine_abi* mkbench_engine_table(const mkbench_abi_sizes* host) {
+const mkbench_engine_abi* mkbench_engine_table(void) {
   static const mkbench_engine_abi table = [] {
     mkbench_engine_abi t{};  // what stays 0 or null is not offered: engine_abi.h has the rest
-    t.sizes = MKBENCH_ABI_SIZES;
+    t.size = sizeof t;
+    t.version = MKBENCH_ENGINE_ABI_VERSION;
     t.name = "@NAME@";  // as reports show it
     t.devices = MKBENCH_DEVICE_CUDA;
     // Add MKBENCH_ONE_LAUNCH where a whole decode() is one launch (the driver's records are
     // compared), MKBENCH_NOT_DETERMINISTIC where equal input may give other bits. Leave out what
     // you do not offer: without logits, tokens alone are judged.
-    t.can = MKBENCH_CAN_LOGITS | MKBENCH_CAN_FORCED;
+    t.can = MKBENCH_CAN_LOGITS | MKBENCH_CAN_FORCED | MKBENCH_CAN_LATE_ID;
     t.open = open_engine;
     t.close = close_engine;
     t.reset = reset;
@@ -285,9 +289,8 @@ const mkbench_engine_abi* mkbench_engine_table(const mkbench_abi_sizes* host) {
     // How logits are judged: FP32_ACCUMULATE rounds only KV rows, RoPE table and one operand of a
     // product; BF16 rounds as PyTorch does; LOSSY is quantised and ranked with no other.
     t.precision = MKBENCH_PRECISION_FP32_ACCUMULATE;
-    t.set_pending = set_pending;
     t.rewind = go_back;
     return t;
   }();
-  return mkbench_abi_suits(host) ? &table : nullptr;
+  return &table;
 }

@@ -48,6 +48,11 @@ std::string gguf_name(std::string_view name) {
 }
 
 void set_metadata(gguf_context* file, const mkbench_model& m, int32_t max_context) {
+  if (m.qk_norm == 0 || m.qkv_bias != 0 || m.rope_scaling != MKBENCH_ROPE_UNSCALED) {
+    throw OpenError(MKBENCH_UNFIT_MODEL,
+                    "model: wanted QK-norm, no biases of q, k and v, unscaled RoPE, "
+                    "because this adapter writes Qwen3's GGUF alone");
+  }
   const auto number = [&](const char* key, int64_t value) {
     gguf_set_val_u32(file, (std::string("qwen3.") + key).c_str(), static_cast<uint32_t>(value));
   };
@@ -100,31 +105,34 @@ void copy(bool cuda, void* to, const void* from, size_t bytes) {
 
 void write_gguf(const std::string& path, const mkbench_open& args, ggml_type type) {
   const std::unique_ptr<gguf_context, decltype(&gguf_free)> file(gguf_init_empty(), gguf_free);
-  set_metadata(file.get(), *args.model, args.max_context);
+  const mkbench_model model = mkbench_own(args.model);
+  set_metadata(file.get(), model, args.max_context);
   const std::unique_ptr<ggml_context, decltype(&ggml_free)> shapes(
       ggml_init({.mem_size = ggml_tensor_overhead() * args.tensor_count,
                  .mem_buffer = nullptr,
                  .no_alloc = true}),
       ggml_free);
-  std::vector<std::pair<const mkbench_tensor*, const ggml_tensor*>> tensors;
+  std::vector<std::pair<mkbench_tensor, const ggml_tensor*>> tensors;
   for (uint32_t i = 0; i < args.tensor_count; ++i) {
-    const mkbench_tensor& t = args.tensors[i];
-    if (args.model->tied != 0 && std::string_view(t.name) == "lm_head.weight") continue;
+    const mkbench_tensor t = mkbench_own(args.tensors[i]);
+    if (t.dtype != MKBENCH_BF16)
+      throw OpenError(MKBENCH_UNFIT_MODEL, std::string(t.name) + ": wanted bf16");
+    if (model.tied != 0 && std::string_view(t.name) == "lm_head.weight") continue;
     // ggml gives the inner dimension first.
     ggml_tensor* shape = t.rank == 1
                              ? ggml_new_tensor_1d(shapes.get(), GGML_TYPE_F32, t.shape[0])
                              : ggml_new_tensor_2d(shapes.get(), type, t.shape[1], t.shape[0]);
     ggml_set_name(shape, gguf_name(t.name).c_str());
     gguf_add_tensor(file.get(), shape);
-    tensors.emplace_back(&t, shape);
+    tensors.emplace_back(t, shape);
   }
   std::vector<char> head(gguf_get_meta_size(file.get()));
   gguf_get_meta_data(file.get(), head.data());
   std::ofstream out(path, std::ios::binary);
   out.write(head.data(), static_cast<std::streamsize>(head.size()));
   for (const auto& [t, shape] : tensors) {
-    std::vector<ggml_bf16_t> host(t->bytes / sizeof(ggml_bf16_t));
-    copy(args.device == MKBENCH_DEVICE_CUDA, host.data(), t->data, t->bytes);
+    std::vector<ggml_bf16_t> host(t.bytes / sizeof(ggml_bf16_t));
+    copy(args.device == MKBENCH_DEVICE_CUDA, host.data(), t.data, t.bytes);
     std::vector<char> data = converted(host, shape->ne[0], shape->type);
     data.resize(GGML_PAD(data.size(), GGUF_DEFAULT_ALIGNMENT));
     out.write(data.data(), static_cast<std::streamsize>(data.size()));

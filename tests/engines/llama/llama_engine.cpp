@@ -276,19 +276,20 @@ struct mkbench_engine {
     pending = ids[n - 1];
   }
 
-  void decode(int32_t n, const int32_t* forced, int32_t* ids, float* logits_out) {
-    std::vector<int32_t> emitted(n);
-    for (int32_t t = 0; t < n; ++t) {
-      const int32_t input = forced != nullptr ? forced[t] : pending;
+  void decode(const mkbench_decode& d) {
+    std::vector<int32_t> emitted(d.n);
+    if (d.late_id >= 0) pending = d.late_id;
+    for (int32_t t = 0; t < d.n; ++t) {
+      const int32_t input = d.forced != nullptr ? d.forced[t] : pending;
       run(&input, 1, true);
       const float* logits = llama_get_logits_ith(context.get(), -1);  // waits for the device
       if (logits == nullptr) throw std::runtime_error("no logits: " + Log::text());
       emitted[t] = pending = argmax(logits, vocab);
-      if (logits_out != nullptr) {
-        copy(cuda, logits_out + size_t(t) * vocab, logits, sizeof(float) * vocab);
+      if (d.logits != nullptr) {
+        copy(cuda, d.logits + size_t(t) * vocab, logits, sizeof(float) * vocab);
       }
     }
-    copy(cuda, ids, emitted.data(), sizeof(int32_t) * n);
+    copy(cuda, d.ids, emitted.data(), sizeof(int32_t) * d.n);
   }
 
   // Rows from `to` on count as never written; the whole sequence for 0.
@@ -333,7 +334,7 @@ int32_t open_engine(const mkbench_open* args, mkbench_engine** engine) {
     llama_backend_init();
   });
   Log::forget();
-  return guarded(open_error, [&] { *engine = new mkbench_engine(*args); });
+  return guarded(open_error, [&] { *engine = new mkbench_engine(mkbench_own(args)); });
 }
 void close_engine(mkbench_engine* e) { delete e; }
 int32_t reset(mkbench_engine* e) {
@@ -342,35 +343,32 @@ int32_t reset(mkbench_engine* e) {
 int32_t prefill(mkbench_engine* e, const int32_t* ids, int32_t n) {
   return guarded(e->error, [&] { e->prefill(ids, n); });
 }
-int32_t decode(mkbench_engine* e, int32_t n, const int32_t* forced, int32_t* ids, float* logits) {
-  return guarded(e->error, [&] { e->decode(n, forced, ids, logits); });
+int32_t decode(mkbench_engine* e, const mkbench_decode* args) {
+  return guarded(e->error, [&] { e->decode(mkbench_own(args)); });
 }
 const char* last_error(mkbench_engine* e) { return (e != nullptr ? e->error : open_error).c_str(); }
 const volatile int32_t* progress(mkbench_engine* e) { return &e->running; }
-int32_t set_pending(mkbench_engine* e, int32_t id) {
-  e->pending = id;
-  return MKBENCH_OK;
-}
 int32_t go_back(mkbench_engine* e, int32_t position) {
   return guarded(e->error, [&] { e->go_back(position); });
 }
 
 }  // namespace
 
-const mkbench_engine_abi* mkbench_engine_table(const mkbench_abi_sizes* host) {
+const mkbench_engine_abi* mkbench_engine_table(void) {
   // Other types are another engine: another name, and another class where weights are quantised.
   static const std::string weights = suffix_of(kWeights, weight_types(), "-");
   static const std::string name = "llama.cpp" + weights + suffix_of(kKv, kv_types(), "-kv-") +
                                   suffix_of(kFlash, flash_types(), "-flash-");
   static const mkbench_engine_abi table = [] {
     mkbench_engine_abi t{};  // what stays 0 or NULL is not offered
-    t.sizes = MKBENCH_ABI_SIZES;
+    t.size = sizeof t;
+    t.version = MKBENCH_ENGINE_ABI_VERSION;
     t.name = name.c_str();
     t.devices = MKBENCH_DEVICE_CPU;
 #ifdef LLAMA_ENGINE_CUDA
     t.devices |= MKBENCH_DEVICE_CUDA;
 #endif
-    t.can = MKBENCH_CAN_LOGITS | MKBENCH_CAN_FORCED;
+    t.can = MKBENCH_CAN_LOGITS | MKBENCH_CAN_FORCED | MKBENCH_CAN_LATE_ID;
     t.open = open_engine;
     t.close = close_engine;
     t.reset = reset;
@@ -380,9 +378,8 @@ const mkbench_engine_abi* mkbench_engine_table(const mkbench_abi_sizes* host) {
     t.progress = progress;
     // Matrix products round activations to bf16: on a CPU always, on a GPU in the prefill.
     t.precision = weights.starts_with("-q") ? MKBENCH_PRECISION_LOSSY : MKBENCH_PRECISION_BF16;
-    t.set_pending = set_pending;
     t.rewind = go_back;
     return t;
   }();
-  return mkbench_abi_suits(host) ? &table : nullptr;
+  return &table;
 }
