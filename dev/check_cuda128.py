@@ -20,7 +20,7 @@ from tracked_files import ROOT
 
 # Hopper and Blackwell; the lane cuda128 of .ci/long builds for all six architectures.
 ARCHITECTURES = ("90a", "100a", "120a")
-SOURCES = ("kernels/plain/kernel.cu", "kernels/plain/families.cu",
+SOURCES = ("kernels/plain/kernel.cu", "kernels/plain/kernel_families.cu",
            *sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("kernels/ring/rows/*.cu")))
 
 # Standard headers that device code may include for types; NVRTC has no host library.

@@ -39,7 +39,8 @@ constexpr bool begin_with_qwen3() {
   }
   return true;
 }
-static_assert(begin_with_qwen3(), "kernel.cu compiles the first shapes, families.cu the others");
+static_assert(begin_with_qwen3(),
+              "kernel.cu compiles the first shapes, kernel_families.cu the others");
 
 // The index in kLayerShapes of the row `name` of the published models; -1 if there is no such row.
 constexpr int layer_shape_index(const char* name) {

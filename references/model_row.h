@@ -14,8 +14,8 @@ namespace mkbench {
 enum class ModelSource {
   kCommitted,  // references/data/NAME holds weights and references
   kFetched,    // in the user's cache once `mkbench fetch NAME` ran; data/NAME has references
-  kAnalytic,  // made in memory; a closed form gives the ids after a prompt (synthetic.h)
-  kUsers,     // the user has the weights; recognised by the folder's name and the shape
+  kAnalytic,   // made in memory; a closed form gives the ids after a prompt (synthetic.h)
+  kUsers,      // the user has the weights; recognised by the folder's name and the shape
 };
 
 struct ModelRow {

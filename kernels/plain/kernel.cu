@@ -1,5 +1,5 @@
 // A device translation unit: the instances of the plain megakernel for Qwen3's layers, and the choice of the
-// instance for a model's shape. families.cu has the other instances.
+// instance for a model's shape. kernel_families.cu has the others.
 #include "kernels/plain/instances/table.cuh"
 
 namespace mkbench::plain {
@@ -13,7 +13,7 @@ template struct Instances<0, kLayerShapes.qwen3_count>;
 
 namespace mkbench::plain {
 
-Instance family_instance(int index);  // families.cu; `index` is one of kLayerShapes
+Instance family_instance(int index);  // kernel_families.cu; `index` is one of kLayerShapes
 
 namespace {
 
