@@ -10,6 +10,7 @@
 #include "harness/plugin/library.h"
 #include "harness/plugin/timeline.h"
 #include "tests/support/catch2.h"
+#include "tests/support/llama3_rope.h"
 #include "tests/support/plugins.h"
 
 namespace mkbench {
@@ -90,6 +91,50 @@ TEST_CASE("our exported engines claim what the registry says of them, and refuse
     model.rope_scaling = 3;
     CHECK(table.open(&args, &engine) == MKBENCH_UNFIT_MODEL);
     CHECK(std::string(table.last_error(nullptr)) == "open: rope_scaling: found 3, wanted 0 to 2");
+  }
+}
+
+TEST_CASE("an exported engine decodes every family, keeps states and shows them", "[plugin]") {
+  ModelShape shape = plugin_model().config.shape;
+  shape.qk_norm = false;
+  ModelWeights llama = random_model(shape), linear = random_model(shape);
+  llama.config.rope = llama3_rope(5e5, 8, 16);
+  linear.config.rope.scaling = RopeScaling::kLinear;
+  linear.config.rope.factor = 4;
+  shape.qkv_bias = true;
+  for (const ModelWeights& model : {plugin_model(), llama, linear, random_model(shape)}) {
+    CAPTURE(model.config.shape.qk_norm, rope_type(model.config.rope.scaling));
+    const auto engine = make_plugin(
+        model, {.path = std::string(MKBENCH_ENGINES) + "/host-twin.so", .max_context = 64});
+    const auto near = [](const std::vector<float>& a, const std::vector<float>& b) {
+      return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                        [](float x, float y) { return std::abs(x - y) < 0.1f; });
+    };
+    std::vector<float> found(97);
+    engine->prefill(kPrompt);
+    const Snapshot start = engine->save();
+    engine->decode(1);
+    const Snapshot next = engine->save();
+    CHECK(next.kv_checksum != start.kv_checksum);
+    std::vector<int32_t> longer = kPrompt;
+    longer.push_back(next.pending);
+    for (const std::vector<int32_t>& ids : {kPrompt, longer, late(60)}) {
+      engine->reset();
+      CHECK_FALSE(engine->kv_row(0, 0).has_value());
+      engine->prefill(longer);
+      engine->decode(1);
+      Snapshot state = ids.size() == longer.size() ? next : start;
+      state.pending = ids.back();
+      engine->restore(state);
+      CHECK_FALSE(engine->hidden(0).has_value());
+      engine->decode(1, nullptr, found.data());
+      Oracle oracle(model, 1);
+      std::vector<float> wanted;
+      for (const int32_t id : ids) wanted = oracle.step(id);
+      CHECK(near(found, wanted));
+      CHECK(near(engine->hidden(1).value(), oracle.hidden_states()[1]));
+      CHECK(near(engine->kv_row(1, 2).value(), oracle.kv_row(1, 2)));
+    }
   }
 }
 
