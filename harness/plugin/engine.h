@@ -19,14 +19,14 @@ struct PluginOptions {
   int max_context = 0;
 };
 
-// Loads the library, compares versions, and opens an engine. Its internal buffers
-// are not poisoned; its outputs are poisoned and guarded, and it gets a copy of the weights that is
-// compared at each reset() and audit(). If the engine takes no forced ids, each of them is a
-// late id; where it takes none of these either, the engine is reset and prefilled again.
-// Throws Error(kBadInput) for a file that is no such library, for another version, for more
-// positions than the library has room for, and for a model that it does not support; Error(kUnsupportedDevice) if the library has no code
-// for the device; Error(kEnvUnfit) if it cannot run here; Error(kRuntime) if open() fails
-// otherwise.
+// Loads the library, compares versions, and opens an engine. Its internal buffers are not poisoned;
+// its outputs are poisoned and guarded, and it gets a copy of the weights that is compared at each
+// reset() and audit(). If the engine takes no forced ids, each of them is a late id; where it takes
+// none of these either, the engine is reset and prefilled again.
+// Throws Error(kBadInput) for a file that is no such library, for another version, for more positions
+// than the library has room for, and for a model that it does not support;
+// Error(kUnsupportedDevice) if the library has no code for the device; Error(kEnvUnfit) if it cannot
+// run here; Error(kRuntime) if open() fails otherwise.
 std::unique_ptr<Engine> make_plugin(const ModelWeights& weights, const PluginOptions& options);
 
 }  // namespace mkbench

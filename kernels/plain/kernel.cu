@@ -13,8 +13,6 @@ template struct Instances<0, kLayerShapes.qwen3_count>;
 
 namespace mkbench::plain {
 
-Instance family_instance(int index);  // kernel_families.cu; `index` is one of kLayerShapes
-
 namespace {
 
 Instance instance_of(const ModelShape& shape) {

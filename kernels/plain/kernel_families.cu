@@ -6,7 +6,6 @@ namespace mkbench::plain {
 using Families = Instances<kLayerShapes.qwen3_count, kLayerShapes.count>;
 template struct Instances<kLayerShapes.qwen3_count, kLayerShapes.count>;
 
-// The instance for a shape of kLayerShapes from qwen3_count on.
 Instance family_instance(int index) { return Families::kAll[index - kLayerShapes.qwen3_count]; }
 
 }  // namespace mkbench::plain

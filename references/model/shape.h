@@ -1,5 +1,5 @@
-// The dimensions of a model, and a few shapes: Qwen3-0.6B's, SmolLM2-135M's and those of the
-// committed checkpoints. Every model that has a name has a row in model_row.cpp.
+// The dimensions of a model, and a few shapes: Qwen3-0.6B's and those of the committed checkpoints.
+// Every model that has a name has a row in model_row.cpp.
 #pragma once
 
 #include <cstdint>
@@ -60,15 +60,6 @@ inline constexpr ModelShape kQwen3_0_6B{.hidden = 1024,
 static_assert(kQwen3_0_6B.parameters(true) == 596'049'920);
 static_assert(kQwen3_0_6B.kv_bytes_per_position() == 114'688);
 
-inline constexpr ModelShape kSmolLm2_135M{.hidden = 576,
-                                          .intermediate = 1536,
-                                          .layers = 30,
-                                          .heads = 9,
-                                          .kv_heads = 3,
-                                          .head_dim = 64,
-                                          .vocab = 49152,
-                                          .qk_norm = false};
-
 // The committed tiny checkpoints: byte-level vocabulary (256 bytes, bos, eos, pad).
 inline constexpr ModelShape kTiny{.hidden = 128,
                                   .intermediate = 384,
@@ -77,23 +68,9 @@ inline constexpr ModelShape kTiny{.hidden = 128,
                                   .kv_heads = 2,
                                   .head_dim = 128,
                                   .vocab = 259};
-// The same as Llama and Qwen2: layers without QK-norm, of heads of 64; Qwen2's have biases.
-inline constexpr ModelShape kTinyLlama{.hidden = 128,
-                                       .intermediate = 384,
-                                       .layers = 4,
-                                       .heads = 4,
-                                       .kv_heads = 2,
-                                       .head_dim = 64,
-                                       .vocab = kTiny.vocab,
-                                       .qk_norm = false};
-inline constexpr ModelShape kTinyQwen2{.hidden = 128,
-                                       .intermediate = 384,
-                                       .layers = 4,
-                                       .heads = 2,
-                                       .kv_heads = 1,
-                                       .head_dim = 64,
-                                       .vocab = kTiny.vocab,
-                                       .qk_norm = false,
-                                       .qkv_bias = true};
+// Committed checkpoints of two other families, with heads of 64 and no QK-norm: tiny-llama, and
+// tiny-qwen2, whose layers have biases of q, k and v.
+inline constexpr ModelShape kTinyLlama{128, 384, 4, 4, 2, 64, kTiny.vocab, false};
+inline constexpr ModelShape kTinyQwen2{128, 384, 4, 2, 1, 64, kTiny.vocab, false, true};
 
 }  // namespace mkbench

@@ -221,7 +221,7 @@ TEST_CASE("snapshots of a plugin", "[plugin]") {
   std::vector<int32_t> longer = kPrompt;
   longer.insert(longer.end(), {1, 2});
   CHECK(engine->decode(3) == counted(longer, 3));
-  // The same ids stand below it, after a reset and another prefill.
+  // The rows below the saved position are those that were saved, whatever followed them.
   engine->restore(start);
   CHECK(engine->decode(5) == ids);
   engine->rewind(4);

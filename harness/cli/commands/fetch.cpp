@@ -10,7 +10,8 @@ namespace {
 
 void require_fetch_arguments(CommandSettings& settings) {
   if (settings.arguments.size() != 1)
-    bad_usage("mkbench fetch: name one model of the hub: ORG/NAME or ORG/NAME@REVISION");
+    bad_usage(
+        "mkbench fetch: name one model: ORG/NAME or ORG/NAME@REVISION of the hub, or smollm2-135m");
 }
 
 int fetch_command(const CommandSettings& settings, const Invocation&) {
@@ -27,8 +28,8 @@ int fetch_command(const CommandSettings& settings, const Invocation&) {
 
 CommandRow fetch_row() {
   return command_row<CommandSettings>("fetch", "fetch a model of the hub into the local cache",
-                                      "ORG/NAME[@REVISION]", {}, require_fetch_arguments,
-                                      fetch_command);
+                                      "ORG/NAME[@REVISION]|smollm2-135m", {},
+                                      require_fetch_arguments, fetch_command);
 }
 
 }  // namespace mkbench

@@ -26,4 +26,7 @@ struct Instances<kFirst, kFirst, kIndices...> {
       {plain_decode<Compiled<kIndices>>, static_cast<int>(sizeof(Shared<Compiled<kIndices>>))}...};
 };
 
+// The instance for a shape of kLayerShapes from qwen3_count on, by its index there (kernel_families.cu).
+Instance family_instance(int index);
+
 }  // namespace mkbench::plain
