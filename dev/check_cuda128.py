@@ -6,7 +6,10 @@ own, are all that it needs: no GPU, no driver, no toolkit.
 """
 
 import argparse
+import concurrent.futures
 import ctypes
+import itertools
+import os
 import pathlib
 import re
 import subprocess
@@ -168,6 +171,14 @@ def self_test(nvrtc: Nvrtc, ptxas: pathlib.Path) -> None:
     raise CompileError("self-test: a broken kernel compiled")
 
 
+def compiled(nvrtc: Nvrtc, ptxas: pathlib.Path, source: str, architecture: str) -> str:
+    """What was found in one file for one architecture, a line a kernel; raises CompileError."""
+    begun = time.monotonic()
+    kernels = assemble(ptxas, nvrtc.ptx((ROOT / source).read_text(), source, architecture), architecture)
+    return "\n  ".join([f"{source} sm_{architecture}: {len(kernels)} kernels, no spills or local memory"
+                        f" ({time.monotonic() - begun:.1f} s)", *kernels])
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("sources", nargs="*", default=SOURCES,
@@ -183,15 +194,10 @@ def main() -> int:
     try:
         self_test(nvrtc, ptxas)
         print("NVRTC 12.8: the self-test's clean kernel passes, its three bad ones fail")
-        for source in arguments.sources:
-            for architecture in ARCHITECTURES:
-                begun = time.monotonic()
-                ptx = nvrtc.ptx((ROOT / source).read_text(), source, architecture)
-                kernels = assemble(ptxas, ptx, architecture)
-                print(f"{source} sm_{architecture}: {len(kernels)} kernels, no spills or local memory"
-                      f" ({time.monotonic() - begun:.1f} s)")
-                for line in kernels:
-                    print(f"  {line}")
+        with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+            jobs = itertools.product(arguments.sources, ARCHITECTURES)
+            for found in pool.map(lambda job: compiled(nvrtc, ptxas, *job), jobs):
+                print(found)
     except CompileError as error:
         print(f"CUDA 12.8: {error}")
         return 1

@@ -33,8 +33,9 @@ set(CMAKE_CUDA_ARCHITECTURES ${MKBENCH_CUDA_ARCHITECTURES})
 
 mkbench_test(test_timing_table LABEL host LIBS mkbench_selftest)
 mkbench_test(test_acceptance LABEL host LIBS mkbench_selftest)
+# Slow, and judged by real times, so it is left to .ci/long.
 add_test(NAME test_timing_faults COMMAND mkbench selftest --timing --device cpu -q)
-set_tests_properties(test_timing_faults PROPERTIES LABELS host TIMEOUT 400 PROCESSORS 2)
+set_tests_properties(test_timing_faults PROPERTIES LABELS slow TIMEOUT 400 PROCESSORS 2)
 
 # The fault corpus: host lanes run in CI, those of CUDA engines in `mkbench selftest --faults`.
 mkbench_test(test_faults LABEL host LIBS mkbench_selftest mkbench_host mkbench_host_twin TIMEOUT 600 THREADS 8 SLOW)
