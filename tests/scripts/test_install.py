@@ -20,15 +20,19 @@ CMAKE = os.environ["CMAKE"]
 blocks = functools.partial(page_blocks.blocks, "docs/install.md")
 
 
+def modules_of(name):
+    text = (ROOT / "scripts" / name).read_text(encoding="utf-8")
+    return set(re.findall(r"^ *(?:import|from) (\w+)", text, re.MULTILINE))
+
+
 def imported(name):
-    """The programs of scripts/ that one of them imports, directly or not, and itself."""
-    folder = ROOT / "scripts"
-    found, open_names = set(), {name}
+    """The modules that a program of scripts/ imports, directly or not, but for those of scripts/."""
+    found, seen, open_names = set(), set(), {name}
     while open_names:
-        found.add(one := open_names.pop())
-        text = (folder / one).read_text(encoding="utf-8")
-        modules = re.findall(r"^\s*(?:import|from)\s+(\w+)", text, re.MULTILINE)
-        open_names |= {f"{m}.py" for m in modules if (folder / f"{m}.py").exists()} - found
+        seen.add(one := open_names.pop())
+        ours = {m for m in modules_of(one) if (ROOT / "scripts" / f"{m}.py").exists()}
+        found |= modules_of(one) - ours
+        open_names |= {f"{m}.py" for m in ours} - seen
     return found
 
 
@@ -43,9 +47,7 @@ class Requirements(unittest.TestCase):
         scripts = re.search(r"set\(MKBENCH_SCRIPTS(.*?)\)", rules, re.DOTALL)[1].split()
         foreign = set()
         for name in (name for name in scripts if name.endswith(".py")):
-            text = (ROOT / "scripts" / name).read_text(encoding="utf-8")
-            modules = set(re.findall(r"^ *(?:import|from) (\w+)", text, re.MULTILINE))
-            foreign |= {m for m in modules if f"{m}.py" not in scripts} - sys.stdlib_module_names - {"__main__"}
+            foreign |= {m for m in modules_of(name) if f"{m}.py" not in scripts} - sys.stdlib_module_names - {"__main__"}
         pins = "# a comment\n" + (ROOT / "scripts/requirements/python.txt").read_text(encoding="utf-8")
         lines = wheel_requirements.requirements("1.2.3", pins)
         self.assertEqual(lines[0], "torch==1.2.3")
@@ -55,6 +57,15 @@ class Requirements(unittest.TestCase):
         later = {line.split("==")[0] for line in fleet.splitlines() if "==" in line}
         wanted = {self.NAMES.get(m, self.WITH.get(m, m)) for m in foreign - later}
         self.assertEqual(wanted, named)
+
+    def test_a_capture_imports_nothing_that_a_mac_lacks(self):
+        pins = (ROOT / "scripts/requirements/capture.txt").read_text(encoding="utf-8")
+        packages = set(re.findall(r"^(\w+)", pins, re.MULTILINE))
+        standard = sys.stdlib_module_names - {"msvcrt", "nt", "ossaudiodev", "spwd", "winreg", "winsound"}
+        for program in ("capture_reference.py", "fetch_model.py"):
+            found = imported(program)
+            self.assertLessEqual({"torch", "pathlib"}, found)
+            self.assertLessEqual({self.WITH.get(m, m) for m in found - standard}, packages, program)
 
 
 class InstalledTest(CliTest):
