@@ -95,7 +95,8 @@ std::vector<int32_t> HostEngine::decode(DecodeCall call, const int32_t* forced, 
   const size_t logit_bytes =
       static_cast<size_t>(steps) * static_cast<size_t>(vocab_) * sizeof(float);
   if (forced != nullptr) std::memcpy(memory, forced, bytes);
-  // Copied there and back, so that an engine that writes no logits leaves the caller's values.
+  // The caller's values are copied to the arena and back, so that they survive if the engine writes
+  // no logits.
   if (logits_out != nullptr) std::memcpy(memory + layout.logits, logits_out, logit_bytes);
   const auto done = ask_host<Decoded>(call, decode_pace_.limit(steps, timeout_s_));
   interval_ = done.interval;

@@ -79,7 +79,7 @@ struct ChildPlan {
   prctl(PR_SET_PTRACER, plan.parent);      // lets the parent's gdb attach where Yama restricts that
   const int score = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
   if (score >= 0 && write(score, "500", 3) < 0) {
-  }  // without this score the OOM killer chooses by size
+  }  // no error: the OOM killer then chooses by memory size alone
   const int sources[] = {plan.call, plan.progress, plan.arena, STDERR_FILENO};
   const int targets[] = {kCallFd, kProgressFd, kArenaFd, kStderrFd};
   int moved[4];
@@ -142,7 +142,7 @@ void HostProcess::start() {
   call_fd_ = calls[0];
   progress_fd_ = progress[0];
   if (pid_ < 0) {
-    close_down();  // no destructor runs for an object that was not made
+    close_down();  // the destructor does not run if the constructor throws
     throw Error(ErrorKind::kRuntime,
                 fmt::format("no process for {}: {}", command_.holds, std::strerror(error)));
   }

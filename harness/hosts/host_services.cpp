@@ -19,7 +19,8 @@
 namespace mkbench {
 namespace {
 
-// On its way to a host and back, a call may wait this long plus a tenth of its time for a core.
+// A call's time here may exceed its time in the host by kSlackMs plus kSlackShare of the latter,
+// because both processes may wait for a core.
 constexpr double kSlackMs = 20, kSlackShare = 0.1;
 
 std::vector<GreedyReference> read_references(const CaseJob& job, const std::string& name) {

@@ -24,13 +24,15 @@ namespace mkbench {
 namespace {
 
 constexpr char kJudgesRuns[] = "the judge's runs", kCard[] = "the card";
-// Device work that goes on this long after a call was left behind; limit of the wait for its end.
+// Device work that is still running kLeftBehindS after its call has returned counts as left behind;
+// the wait for its end takes at most kLeftBehindLimitS.
 constexpr double kLeftBehindS = 0.25, kLeftBehindLimitS = 5;
 // The card is busy if most of kCardTries flushes exceed kBusyFactor x the quiet time + kBusyMs: a
 // kernel of another context keeps the card for a time slice of about 2 ms before a flush runs.
 constexpr int kCardTries = 5, kQuietTries = 16;
 constexpr double kBusyFactor = 2, kBusyMs = 1;
-// This many consecutive looks that find work on the card are no accident, even if it soon ended.
+// If this many consecutive looks find work on the card, the engine has left it behind, even if each
+// piece of work had ended at the second look.
 constexpr int kMostDoubts = 3;
 // How long the card may take to become quiet, unless --timeout is shorter. A kernel that shares
 // the card by time slices lets some flushes pass, so quiet means that none of kQuietTries waits.
@@ -209,7 +211,8 @@ void Hosts::take_turn(Engine& engine, const FlushCall& flush) {
   for (auto& [holds, link] : links_) {
     if (link.get() != &own) stop_other(*link);
   }
-  // FinishCall waits for the work that prepared this turn: work found afterwards is another's.
+  // FinishCall waits for the work that prepared this turn, so work that is found afterwards belongs
+  // to another engine or program.
   ask<Answered>(own, FinishCall{}, kQuestion);
   if (last_turn_ != holder_of(host_engine(engine).name())) need_quiet_card(flush);
   last_turn_ = holder_of(host_engine(engine).name());

@@ -68,7 +68,7 @@ class Hosts {
                         const std::function<int64_t()>& free_bytes);
   // Sum of what context_bytes() has found for the processes that still live.
   int64_t held_context_bytes() const;
-  // The last failure with a traceback in each host, by what the host holds.
+  // For each host, the last failure with a traceback; the key is what the host holds.
   const std::map<std::string, Failed>& tracebacks() const { return tracebacks_; }
   // Ends the host of the judge's two other runs.
   void end_judges_runs();
@@ -112,13 +112,13 @@ class Hosts {
   const StartHost start_;
   const double timeout_s_;
   const OnHang on_hang_;
-  std::map<std::string, std::shared_ptr<HostLink>> links_;  // by what the host holds
+  std::map<std::string, std::shared_ptr<HostLink>> links_;  // key: what the host holds
   std::map<std::string, Failed> tracebacks_;
-  std::map<std::string, int64_t> idle_bytes_;     // by what a host holds
-  std::map<std::string, int64_t> context_bytes_;  // by what a host holds
+  std::map<std::string, int64_t> idle_bytes_;     // key: as links_
+  std::map<std::string, int64_t> context_bytes_;  // key: as links_
   bool one_ = false;
-  // Consecutive looks that found the card busy, by what the host holds: after its own turns, and
-  // between its turn and the next one.
+  // Numbers of consecutive looks that found the card busy: after a host's own turns, and between
+  // its turn and the next host's. The key is what the host holds.
   std::map<std::string, int> doubts_after_, doubts_between_;
   std::string last_turn_;  // what the host of the last turn holds
   std::string loaded_;     // model and lag set of weights_, and the stamp of their files
