@@ -1,4 +1,5 @@
-// mkbench-host-cuda: the host of ring, plain, host-twin, ceiling, plugins, and of CUDA's queries.
+// mkbench-host-cuda: the host of ring, plain, host-twin, ceiling and plugins. It also answers
+// questions about the GPUs.
 #include "harness/device/launch_recorder.h"
 #include "harness/host/card_work.h"
 #include "harness/host/cuda_program.h"

@@ -26,8 +26,8 @@ bool runs_there(const EngineRequest& request) {
   return row == nullptr || row->runs_on(request.cuda);
 }
 
-// A fault needs its place in the model, and one inside a kernel an engine that has hooks for it.
-// Nothing can be planted in a plugin.
+// Throws Error(kBadInput) unless the fault can be planted: the model must have the part that the
+// fault changes; for a fault inside a kernel, the engine must have a hook; plugins take no faults.
 void require_plantable(const EngineRequest& request, const EngineMaker& maker,
                        const ModelConfig& config) {
   if (const std::string_view missing = missing_for(request.fault, config); !missing.empty())

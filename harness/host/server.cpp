@@ -116,7 +116,7 @@ FromHost Server::take(const PlainCall& call) {
   if (call.verb == Verb::kClose) {
     watch(nullptr);
     engines_.erase(call.engine);
-    // The parent may be about to make other weights.
+    // Frees the weights with the last engine, because the parent may now load another model.
     if (engines_.empty()) {
       weights_ = {};
       loaded_ = {};

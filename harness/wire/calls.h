@@ -391,7 +391,7 @@ struct HangTold {
 struct CardFacts {
   static constexpr char kType[] = "card";
   DeviceList devices;
-  std::string architectures;                 // those that this build has code for
+  std::string architectures;                 // that this build has code for
   std::vector<RingObstacle> ring_obstacles;  // of the models asked for
   std::optional<DeviceCheck> check;
   static void fields(auto& v) {

@@ -31,10 +31,10 @@ class HostLink {
   // Called for every call that stood still, before its host is killed if it is.
   OnHang on_hang = [](const HangReport&) {};
 
-  // Makes a call and returns its answer. Failed is thrown as Error of its kind (with kHang, too, the
-  // host lives on); StageTold goes to `on_stage`. Throws Error(kHang) or Error(kTimeout) if the call
-  // reaches its limit, kRuntime or kEnvUnfit if the host dies, and Interrupted after Ctrl-C; in
-  // these cases the link is then dead.
+  // Makes a call and returns its answer. An answer Failed is thrown as an Error of its kind, which
+  // may be kHang, and the host stays usable. StageTold goes to `on_stage`. After any other exception
+  // the link is dead: Error(kHang) or Error(kTimeout) if the call reaches its limit, Error(kRuntime)
+  // or Error(kEnvUnfit) if the host dies, and Interrupted after Ctrl-C.
   virtual FromHost call(const ToHost& call, const CallLimit& limit,
                         const std::function<void(const std::string&)>& on_stage = {}) = 0;
   virtual Arena& arena() = 0;
