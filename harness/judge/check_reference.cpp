@@ -19,8 +19,8 @@ void check_reference_weights(const GreedyReference& reference, const ModelWeight
 
 void check_closed_form(const GreedyReference& reference, std::string_view lagset, int vocab) {
   for (const ReferencePrompt& prompt : reference.prompts) {
-    // Prompts with near ties have no closed form: they have ids that stand for no state, or too few
-    // ids.
+    // Only strict prompts have a closed form: the others are too short for it, or have ids without
+    // a state (StateCode).
     if (prompt.set != "strict") continue;
     const auto fail = [&](const std::string& what) {
       throw Error(

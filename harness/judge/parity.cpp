@@ -371,7 +371,7 @@ class Judge {
   const bool with_logits_;
   int steps_in_all_ = 0, steps_done_ = 0;
   RatioSums sums_;
-  Sha256 bits_;                    // of ids and logits of the teacher-forced steps
+  Sha256 bits_;                    // hash of ids and logits of the teacher-forced steps
   std::vector<bool> row_decided_;  // one for each row of the report
   int states_seen_ = 0;
   std::string first_not_finite_;

@@ -14,7 +14,7 @@ struct RatchetKey {
   std::string engine;            // resolved name
   std::string card;              // "NVIDIA H200"; "cpu" for engines that run there
   std::string model;             // name of the folder of its references: "tiny", "synthetic"
-  std::string lagset;            // of the weights that parity is judged on; empty if they have none
+  std::string lagset;            // lag set of the weights in parity; empty if they have none
   std::string reference_sha256;  // other prompts give another R_rms
 };
 

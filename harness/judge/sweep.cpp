@@ -200,7 +200,7 @@ class SweepJudge {
   const SweepBounds& bounds_;
   Findings& findings_;
   const bool with_logits_;
-  std::vector<float> logits_;  // of the running call, [steps, vocab]
+  std::vector<float> logits_;  // the running call's, [steps, vocab]
   SweepCoverage coverage_;
   double beyond_s_ = 0;  // spent on lengths beyond the needed ones
   double median_ = 0, largest_ = 0;
