@@ -13,10 +13,11 @@ namespace mkbench {
 namespace {
 
 constexpr int kInputs = 4;  // number of late ids; one decode begins with each
-// The truth on changed weights rejects an id of the engine whose logit lies further than this below
-// the largest one (and a bf16 step more): twice the largest D that a reference may have.
+// D for judging an engine's ids by the truth on changed weights: an id is rejected if its logit is
+// more than D plus one bf16 step below the largest. Twice the largest D that a reference may have.
 constexpr double kRefusedBy = 1.0;
-// A tile whose change shows in no answer does not count; draw at most this many per wanted tile.
+// A tile is replaced by another one if its change alters no answer: at most this many are drawn for
+// each tile that is wanted.
 constexpr int kDrawsATile = 3;
 
 // Result of one decode.
@@ -120,8 +121,9 @@ class TileAudit {
     return true;
   }
 
-  // Number of first ids on which a tile of the head acts only as head. With tied embeddings its row
-  // is also an embedding row, read once its id is an input: only ids emitted before then count.
+  // How many of the first ids depend on a tile of the head only through the head. With tied
+  // embeddings the tile is also part of an input embedding, which is read as soon as its id is an
+  // input: only the ids emitted before that count.
   size_t ids_of_head(const Tile& tile, size_t input) const {
     const std::vector<int32_t>& ids = sound_[input].ids;
     if (!config_.tie_word_embeddings) return ids.size();

@@ -32,7 +32,7 @@ struct CaseSettings {
   std::optional<FailedStep> only{};
   std::string only_prompt{};  // if set, only this prompt of the references is judged
   // What is timed, and how.
-  std::vector<int32_t> ids;  // of the timed prompt; empty: ids drawn from prompt_seed
+  std::vector<int32_t> ids;  // the timed prompt; empty: ids drawn from prompt_seed
   double target_rel_ci = 0;  // 0 = off
   bool random_order = false;
   double confidence = 0.95;

@@ -94,7 +94,7 @@ struct AblationsTaken {
 struct SampleTaken {
   std::string engine;
   Sample sample;
-  int64_t launches = 0;  // of timed decodes so far; of the ceiling, all launches of its process
+  int64_t launches = 0;  // in timed decodes so far; for the ceiling, all of its process
 };
 
 // A block whose samples do not count, because of the card's state while `engine` was timed.

@@ -16,7 +16,7 @@ struct RecordPlan {
   int tokens = 128;  // decoded in each block
   int blocks = 20;
   int warmup = 4;     // untimed blocks of each engine before the timed ones
-  uint64_t seed = 1;  // of the order of opening the engines, and of their orders in the blocks
+  uint64_t seed = 1;  // for the order of opening the engines, and their orders in the blocks
 };
 
 // Opens the engines of the job once and times them. All engines must emit the same ids after the

@@ -26,7 +26,8 @@ constexpr int64_t kLongEvery = 128;
 constexpr int kLongTokens = 2100;
 // One step in four delays blocks if its prefill is short: delayed rows take milliseconds on a CPU.
 constexpr int kMostDelayedRows = 64, kDelayUs = 50;
-// Most counts from a counter's start to 2^16, 2^31 or 2^32: host-twin needs 2 tokens of tiny.
+// A counter begins at most this far below 2^16, 2^31 or 2^32; host-twin on tiny counts as far in 2
+// tokens.
 constexpr uint64_t kBelowEdge = 256;
 
 // Numbers that follow from the seed and the step alone.

@@ -22,14 +22,14 @@ inline constexpr int kLeastSoakContext = 128;
 struct SoakStep {
   int64_t number = 0;
   int rows = 0;     // KV rows before the first launch
-  int tokens = 0;   // of each launch
+  int tokens = 0;   // in each launch
   int repeats = 0;  // launches that repeat the first one
   int further = 0;  // launches that continue after the last repeat
   bool logits = false;
   bool fills = false;  // the last launch ends at the cache's last position
   bool known = false;  // takes a prompt of a reference, if the model has one
-  int edge =
-      -1;  // place in soak_edges() of the cache length that the first launch passes; -1: none
+  // Index in soak_edges() of the cache length that the first launch passes; -1: none.
+  int edge = -1;
   uint64_t prompt_seed = 0;
   uint64_t ways = 0;  // bit r: repeat r begins with a reset, not a restore; at most 64 repeats
   Stress stress{};

@@ -49,8 +49,8 @@ std::vector<TilePart> tile_parts(const ModelConfig& config, const std::vector<in
 std::vector<TilePart> parts_with(std::vector<TilePart> parts,
                                  const std::vector<std::string>& names);
 
-// Draws a tile of the part, each with a chance in proportion to its bytes. `random` gives a number
-// below its argument.
+// Draws a tile of the part: the chance of a tile is proportional to its bytes. `random` gives a
+// number below its argument.
 Tile draw_tile(const TilePart& part, const std::function<uint64_t(uint64_t bound)>& random);
 
 // Whether a tile belongs to the matrix that gives the logits.
