@@ -11,7 +11,7 @@ namespace mkbench {
 struct ProgramOutput {
   std::string text;    // its stdout, even if a limit ended it; stderr is dropped
   int end = -1;        // how it ended, as waitpid() gives it; -1 if it did not start
-  bool ended = false;  // killed with its group: at a limit, or as it ran on after its output's end
+  bool ended = false;  // killed with its group, at a limit or while still running after its output
 };
 
 struct OutputLimits {

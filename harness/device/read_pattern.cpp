@@ -18,8 +18,8 @@ constexpr BulkPlan kShapes[] = {{2, 16 * 1024, 0}, {3, 16 * 1024, 0}, {4, 16 * 1
                                 {5, 16 * 1024, 0}, {6, 16 * 1024, 0}, {4, 8 * 1024, 0},
                                 {6, 8 * 1024, 0},  {8, 8 * 1024, 0},  {12, 4 * 1024, 0}};
 // Gaps to try, as shares of the time between two copies of a block without gaps. The best gap is
-// just long enough for the memory to keep up: on an H100 0.987 of that time. The optimum is 0.01
-// wide.
+// just long enough for the memory to keep up: on an H100 0.987 of that time. Gaps that are about as
+// good span only 0.01 of it.
 constexpr double kGapShares[] = {0.80, 0.86, 0.91, 0.94, 0.96, 0.975, 0.985, 0.995};
 constexpr double kFinerShares[] = {-0.015, -0.005, 0.005, 0.015},
                  kFinestShares[] = {-0.0025, 0.0025};

@@ -12,7 +12,7 @@ namespace mkbench {
 // The ways of reading that a card offers.
 struct PatternSpace {
   bool bulk = false;
-  uint32_t most_ring_copies = 0;  // that the engine `ring` may have in flight; 0 if it cannot run
+  uint32_t most_ring_copies = 0;  // most copies of `ring` in flight; 0 if `ring` cannot run
   uint32_t bulk_blocks = 0, ring_blocks = 0;
   uint64_t step_bytes = 0;  // read by one step
 };

@@ -80,7 +80,7 @@ class PhaseRig {
                                    &scratch_.attention_acc, &scratch_.swiglu}) {
       fill_fp32(b->get(), b->size(), 1.0f);
     }
-    // The sums are divisors: 0.747 in every element.
+    // The kernel divides by these sums: bytes 0x3f set each to 0.747.
     MKBENCH_CUDA(cudaMemset(scratch_.attention_sum.get(), 0x3f, scratch_.attention_sum.bytes()));
     MKBENCH_CUDA(cudaMemset(input_.get(), 0, input_.bytes()));
     MKBENCH_CUDA(cudaDeviceSynchronize());

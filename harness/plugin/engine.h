@@ -21,8 +21,8 @@ struct PluginOptions {
 
 // Loads the library, compares versions, and opens an engine. Its internal buffers are not poisoned;
 // its outputs are poisoned and guarded, and it gets a copy of the weights that is compared at each
-// reset() and audit(). If the engine takes no forced ids, each of them is a late id; where it takes
-// none of these either, the engine is reset and prefilled again.
+// reset() and audit(). An engine that takes no forced ids gets each of them as a late id; an engine
+// that takes neither is reset and prefilled again.
 // Throws Error(kBadInput) for a file that is no such library, for another version, for more positions
 // than the library has room for, and for a model that it does not support;
 // Error(kUnsupportedDevice) if the library has no code for the device; Error(kEnvUnfit) if it cannot

@@ -18,12 +18,12 @@ class PluginModel {
   PluginModel(const PluginModel&) = delete;
   PluginModel& operator=(const PluginModel&) = delete;
 
-  // The arguments of open() as far as the model says them.
+  // The arguments of open() that follow from the model; the caller adds the others.
   mkbench_open arguments() const;
 
  private:
   mkbench_model record_{};
-  std::string folder_, config_;  // the folder is empty for weights that are in none
+  std::string folder_, config_;  // folder_: empty for weights made in memory
   std::vector<const mkbench_tensor*> tensors_;
 };
 

@@ -25,7 +25,7 @@ class Slots {
     int position = -1;  // -1: holds none
     uint64_t checksum = 0;
     int32_t pending = -1;
-    uint64_t used = 0;  // the larger, the later was it saved or restored
+    uint64_t used = 0;  // larger for a state that was saved or restored later
   };
 
   const PluginHandle& plugin_;

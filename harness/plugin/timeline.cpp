@@ -81,7 +81,8 @@ void place_bodies(std::vector<TimelineSpan>& spans, const Track& track,
   }
 }
 
-// Gives hand-offs the step and layer of the body before them, and waits those of the body after.
+// Sets step and layer of the other spans: a hand-off has those of the body before it, a wait those
+// of the body after it.
 void place_others(std::vector<TimelineSpan>& spans, const Track& track) {
   const auto take_site = [&](size_t to, size_t from) {
     if (spans[to].phase != spans[from].phase) return;
