@@ -29,7 +29,7 @@ struct FormerRule {
   std::string_view path;
 };
 constexpr FormerRule kFormerRules[] = {
-    // Intervals ignored that neighbouring blocks resemble each other and that processes differ.
+    // Intervals did not account for correlated blocks and for differences between processes.
     {6, "cases[].comparisons"},
     {6, "cases[].engines[].ms_per_tok.ci"},
     {6, "cases[].engines[].tok_per_s_ci_low"},

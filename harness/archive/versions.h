@@ -42,9 +42,10 @@ struct VersionRow {
   int base_processes = 0, head_processes = 0;
   Number ratio;  // HEAD's time over BASE's: TimeRatio
   std::optional<Interval> ci;
-  // HEAD over BASE of times divided by the control's in the same process. The control (empty: none)
-  // is slowed as much by a change of the machine: the ceiling, on a CPU the first baseline.
+  // The engine that a change of the machine slows as much as the others: the ceiling, on a CPU the
+  // first baseline; empty: none.
   std::string control;
+  // HEAD over BASE, after dividing each time by the control's in the same process.
   Number relative;
   std::optional<Interval> relative_ci;
   Verdict verdict = Verdict::kSkipped;

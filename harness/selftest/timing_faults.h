@@ -84,7 +84,7 @@ struct TimingOutcome {
   std::vector<std::string> reasons;
   int samples = 0;
   double fastest_ms = 0;               // per token, in the fastest block; 0: no time is shown
-  std::optional<Interval> interval{};  // of the mean, ms a token
+  std::optional<Interval> interval{};  // interval of the mean, ms a token
   int outliers = 0;
   bool drift = false;                // lag-1 and trend are reported
   std::map<int, double> block_ms{};  // per token, by block
