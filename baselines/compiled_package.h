@@ -12,7 +12,7 @@ namespace mkbench {
 // What a package is compiled for. Weights, context length and RoPE's theta are inputs of the step.
 struct PackageKey {
   ModelShape shape;
-  double eps = 0;  // of the norms
+  double eps = 0;  // rms_norm_eps
   bool cuda = false;
   int gpu = 0;               // compiled on this card; any card of its architecture may load it
   std::string architecture;  // "sm_90"; on a CPU cpu_architecture()

@@ -51,7 +51,7 @@ class StaticStep {
     at::Tensor logits;
     std::vector<at::Tensor> hidden;
     std::unique_ptr<at::cuda::CUDAGraph> graph;  // null on a CPU
-    std::vector<at::Tensor> inputs;              // of the package; empty without one
+    std::vector<at::Tensor> inputs;              // the package's; empty without a package
   };
 
   // What attention takes in every layer of a step: the number of KV rows, the position's cos and

@@ -10,7 +10,7 @@ namespace mkbench {
 struct LayerShapes {
   ModelShape shapes[kShapeRows + kLiveRows + 3];
   int count;
-  int qwen3_count;  // of the first ones, whose layers are Qwen3's
+  int qwen3_count;  // the first qwen3_count shapes have Qwen3's layers, the others do not
 
   constexpr void add(const ModelShape& shape) {
     for (int i = 0; i < count; ++i) {

@@ -8,8 +8,8 @@
 namespace mkbench {
 
 // Offsets of a layer's tensors inside its slab, in bf16 elements; slabs are `stride` apart. q, k
-// and v are one matrix [qkv_width, hidden]; `bias` is theirs. Tensors that the model does not have take
-// no room.
+// and v are one matrix [qkv_width, hidden], with one bias vector. Tensors that the model does not
+// have take no room.
 struct LayerLayout {
   size_t qkv, o, gate, up, down, input_norm, post_norm, q_norm, k_norm, bias, stride;
 };

@@ -30,8 +30,8 @@ template <int kHeadDim_>
 struct PlainRows : PlainKv {
   static constexpr int kHeadDim = kHeadDim_;
   static constexpr int kRowPieces = kHeadDim / 8;
-  static constexpr int kKeysAtOnce =
-      kTileThreads / kRowPieces;  // of which each thread takes a piece
+  // Rows that the block's threads load at once, each thread one piece of a row.
+  static constexpr int kKeysAtOnce = kTileThreads / kRowPieces;
 };
 
 template <KvKind kKind, int kHeadDim>

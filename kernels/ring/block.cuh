@@ -61,7 +61,7 @@ inline constexpr bool kSmallRing = L::kHeld&& kRingSlots<L> < L::kGateUpSlots;
 template <typename L, bool kSplit>
 inline constexpr int kTilesPerTurn = kSplit && !kSmallRing<L> ? 4 : 2;
 
-// Numbers of k and of v among the vectors of a SplitPlane; the q vectors of the heads come first.
+// Indices of k and of v among the vectors of a SplitPlane; the q vectors of the heads come first.
 template <typename L>
 inline constexpr int kKey = L::kHeads;
 template <typename L>

@@ -16,7 +16,7 @@
 // is written at most once in each, so a reader finds either the value that it waits for or an older
 // one. 8 bits suffice for words that are written in every layer, because such a word is never more
 // than one epoch behind (partials: epoch 0 until the launch changes to split mode, then written in
-// every layer). 0 is the initial state and no epoch.
+// every layer). All words begin as 0, which is no epoch's number.
 #pragma once
 
 #include "kernels/phase.h"

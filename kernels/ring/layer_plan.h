@@ -25,7 +25,8 @@ inline constexpr int kFragmentBytes = 512;  // an A fragment of mma: 16 bytes of
 inline constexpr int kWarpFragments = 2;    // fragments per warp in a slot
 inline constexpr int kMaxLayers = 64;
 
-// Must divide `hidden`: with an even number of 16-column steps a warp's 3-tile rounds fill slots.
+// Must divide `hidden`: then a warp's columns are an even number of 16-column steps, and its rounds
+// of 3 tiles fill whole slots.
 inline constexpr int kHiddenStep = 2 * 16 * kConsumerWarps;
 // A block's SwiGLU units are a multiple of kRoundUnits, or such a multiple plus kUnitRest.
 inline constexpr int kRoundUnits = 24, kUnitRest = 4;

@@ -101,7 +101,8 @@ __device__ __forceinline__ float running_maximum<FaultyTiny>(
   return maximum;
 }
 
-// Rounds merge factors too: with one row a half warp (short context) its weight is exactly 1.
+// kBf16Softmax rounds the factors of the merges, not only the softmax weights: in a short context a
+// row group has a single row, whose softmax weight is exactly 1.
 template <>
 __device__ __forceinline__ float add_weighted<FaultyTiny>(float sum, float weight, float value) {
   if (planted(PlantedFault::kBf16Softmax)) weight = widen(narrow(weight));

@@ -1,14 +1,14 @@
-// Decode attention: softmax(q K^T / sqrt(head_dim)) V, with QK-norm, where the model has it, and RoPE applied to q and k. The
-//        context is split; each split gives its maximum score m, sum(2^(score - m)) and numerators
-//        sum(2^(score - m) V), where scores are in units of log2.
+// Decode attention: softmax(q K^T / sqrt(head_dim)) V, with QK-norm, where the model has it, and
+//        RoPE applied to q and k. The context is split; each split gives its maximum score m,
+//        sum(2^(score - m)) and numerators sum(2^(score - m) V), where scores are in units of log2.
 // Reads  qkv (qkv_width) fp32; QK-norm weights (head_dim) bf16; rope (max_context, head_dim / 2); K
 //        and V rows (context, head_dim) bf16 of older positions.
 // Writes K and V row (head_dim) bf16 of this position; attention_max, _sum (heads, splits),
 //        attention_acc (heads, splits, head_dim) fp32.
-// A work item is (unit, split): a block takes a unit, which is one part of the query heads of a GQA group, and a range of
-// positions. kRowLanes lanes (half a warp for head_dim 128, a quarter for 64) take one position at a time,
-// 8 dimensions each, and keep a running maximum of their own: a row group. Rows of older positions are loaded before the wait: they do not depend on
-// this layer.
+// A block takes work items (unit, split): a unit is one part of the query heads of a GQA group, a
+// split is a range of positions. A row group is kRowLanes lanes (half a warp for head_dim 128, a
+// quarter for 64), which take one position at a time, 8 dimensions each, and keep a running maximum
+// of their own. Rows of older positions do not depend on this layer and are loaded before the wait.
 #pragma once
 
 #include "kernels/plain/exchange.cuh"

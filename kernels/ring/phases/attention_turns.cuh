@@ -71,9 +71,10 @@ struct Attention {
     c.ring.at.advance(count);
   }
 
-  // Scores of the warp's 16 rows with score_pair(), not scaled: s[0] is row `row` with head 0, s[1]
-  // with head 1; s[2] and s[3] are row + 8. The MMA's first columns are q's high planes of all heads,
-  // then come their low planes; two heads leave columns 4-7, which repeat the others.
+  // Unscaled scores of the warp's 16 rows for the heads of score_pair(): s[0] and s[1] are those of
+  // row `row` with heads 0 and 1, s[2] and s[3] those of row + 8. The MMA's first columns are q's
+  // high planes of all heads, then come their low planes; two heads leave columns 4-7, which repeat
+  // the others.
   __device__ __forceinline__ void scores(const Lane& me, int layer, float (&s)[4]) const {
     const SplitPlane<L>& q = c.s.rotated[layer & 1];
     const unsigned short* plane = (me.row & kHeads) != 0 ? q.low : q.high;
