@@ -17,8 +17,9 @@ constexpr uint64_t kSeed = 1;
 // (20 to 60 rounds, 100,000 simulations each).
 constexpr int kAsIndependent = 8;
 
-// Number of splits of a simulated calibration whose t interval misses 0. One random number draws a
-// round and, by its lowest bit, which copy is the baseline there: the sign of the log ratio.
+// Number of splits of a simulated calibration whose t interval misses 0; `ratios` are log ratios.
+// Each random number draws a round and, by its lowest bit, the copy that is the baseline in it,
+// which decides the sign of the round's log ratio.
 int count_missed(std::vector<double>& ratios, int processes, int splits, double quantile,
                  std::mt19937_64& random) {
   const auto n = static_cast<double>(processes);

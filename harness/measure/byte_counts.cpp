@@ -63,7 +63,8 @@ CountsJudged judge_counts(const ByteCounts& counts, double bytes_wanted, int tok
     judged.say = CountsSay::kNotAllRead;
     judged.text = fmt::format("{}; wanted at least {}", figures, kLeastShare);
   } else if (judged.share.low < kLeastShare) {
-    judged.text = fmt::format("{}: all of it may have been read, or not", figures);
+    judged.text =
+        fmt::format("{}: all of it may have been read, but the counts do not prove it", figures);
   } else if (judged.share.low > kMostShare) {
     judged.text =
         fmt::format("{}: over {}, where other reads may hide what is missing", figures, kMostShare);

@@ -34,7 +34,7 @@ struct SlowLibrary {
 inline constexpr SlowLibrary kSlowLibraries[] = {
     {"slow_1", "S1", 0.01}, {"slow_2", "S2", 0.02}, {"slow_5", "S5", 0.05}};
 
-// How often comparisons see an engine that is slower by `share`, each of a random split.
+// How often a comparison of a random split of the rounds shows that an engine is slower by `share`.
 struct Power {
   double share = 0;
   double seen = 0;      // share of comparisons whose interval lies below 1
@@ -48,7 +48,7 @@ void describe_fields(V& v, Tag<Power>) {
   v.field("share", &Power::share, "extra time of the engine, as a share of the sound one's");
   v.field("seen", &Power::seen, "share of comparisons whose interval lies below 1");
   v.field("slower", &Power::slower, "share of comparisons with the verdict SLOWER");
-  v.field("rescaled", &Power::rescaled, "as seen, from times of a copy multiplied by 1 + share");
+  v.field("rescaled", &Power::rescaled, "as seen, with a copy's times multiplied by 1 + share");
 }
 
 // Results of comparisons of two copies, with `processes` processes of each.
@@ -93,7 +93,7 @@ struct WholeRatio {
   std::string library;
   double wanted = 1;  // ratio of its time to the copy's
   double ratio = 0;
-  std::optional<Interval> ci;  // of the ratio, at kWholeConfidence
+  std::optional<Interval> ci;  // interval of `ratio`, at kWholeConfidence
 };
 
 constexpr std::string_view struct_name(Tag<WholeRatio>) { return "whole_ratio"; }
@@ -108,8 +108,8 @@ void describe_fields(V& v, Tag<WholeRatio>) {
 
 struct Calibration {
   double alpha = 0.05;
-  uint64_t seed = 1;  // of the splits
-  int processes = 0;  // of the sound engine, both copies together
+  uint64_t seed = 1;  // for drawing the splits
+  int processes = 0;  // both copies of the sound engine together
   int blocks = 0;     // in each process
   std::vector<CalibrationRow> rows;
   std::vector<WholeRatio> whole;

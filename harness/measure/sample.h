@@ -131,10 +131,10 @@ inline constexpr double kClockShare = 0.01, kClockSds = 4;
 std::string clock_disagreement(const DecodeTimes& times, const ClockOverhead& overhead = {});
 
 // clock_disagreement() for the mean of all samples of an engine: within 1 % + 4 standard errors. A
-// clock wrong by 3 % shows in one sample if that is over about 7 standard deviations of the
-// overhead, and in ten samples if over about 5. Nothing is judged where 3 % is less than 3.5
-// deviations. In simulation an honest engine fails this or clock_disagreement(), repeats included,
-// in fewer than 1 of 10,000 cases. Returns the reason for disagreement, or an empty string.
+// clock wrong by 3 % shows in one sample if 3 % of its time exceeds about 7 standard deviations of
+// the overhead, in ten samples if it exceeds about 5. Below 3.5 deviations nothing is judged. In
+// simulation an honest engine fails this or clock_disagreement(), repeats included, in fewer than 1
+// of 10,000 cases. Returns the reason for disagreement, or an empty string.
 std::string lasting_disagreement(std::span<const Sample> samples, const ClockOverhead& overhead);
 
 // What a sample must read, and the least time that the pins of the card's memory allow for it.

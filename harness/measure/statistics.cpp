@@ -183,7 +183,7 @@ std::optional<double> percentile(std::span<const double> values, double p) {
 int count_outliers(std::span<const double> values) {
   constexpr double kRanges = 3;
   const std::optional<double> low = percentile(values, 25), high = percentile(values, 75);
-  if (!low) return 0;  // both need as many values
+  if (!low) return 0;  // low and high are absent for the same counts of values
   const double reach = kRanges * (*high - *low);
   return static_cast<int>(std::count_if(values.begin(), values.end(), [&](double v) {
     return v < *low - reach || v > *high + reach;
@@ -193,7 +193,7 @@ int count_outliers(std::span<const double> values) {
 std::optional<double> middle_deviation(std::span<const double> values) {
   constexpr double kBetween = 2.563;  // standard deviations from one percentile to the other
   const std::optional<double> low = percentile(values, 10), high = percentile(values, 90);
-  if (!low) return std::nullopt;  // both need as many values
+  if (!low) return std::nullopt;  // low and high are absent for the same counts of values
   return (*high - *low) / kBetween;
 }
 

@@ -36,7 +36,7 @@ void describe_fields(V& v, Tag<Telemetry>) {
   v.field("temperature_c", &T::temperature_c, "temperature of the GPU, highest");
   v.field("limits", &T::limits, "all that limited the clocks; empty: nothing");
   v.field("throttled", &T::throttled,
-          "those of limits that drop the measurement block (idle and clocks set by a user do not)");
+          "the part of limits that drops the measurement block; idling and user-set clocks do not");
   v.field("energy_j", &T::energy_j,
           "joules between the first and the last change of the card's energy counter");
   v.field("energy_ms", &T::energy_ms, "milliseconds that energy_j covers");

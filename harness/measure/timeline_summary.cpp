@@ -69,7 +69,7 @@ int64_t overlapping_spans(const std::vector<TimelineSpan>& spans) {
   return count;
 }
 
-// The spans of role 0 by block, each block's in the order of their begins.
+// The spans of role 0 by block; a block's spans are sorted by when they begin.
 std::map<int, std::vector<const TimelineSpan*>> first_role(const std::vector<TimelineSpan>& spans) {
   std::map<int, std::vector<const TimelineSpan*>> blocks;
   for (const TimelineSpan& span : spans) {

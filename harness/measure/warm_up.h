@@ -14,7 +14,7 @@ inline constexpr double kWarmWindowS = 0.5, kWarmAgreement = 0.003, kMostWarmUpS
 struct WarmUp {
   int process = 0;
   int runs = 0;
-  double seconds = 0;  // of the whole warm-up
+  double seconds = 0;  // duration of the whole warm-up
   // Relative change between the last two windows: of the time a token (or a whole prefill), and of
   // the SM clock if the engine reads it. Absent if the warm-up ended before two windows were full.
   std::optional<double> time_change, clock_change;

@@ -19,7 +19,7 @@ std::string dropped_note(const EngineReport& e) {
   std::string text =
       fmt::format("{}: {} of {} blocks dropped ({}) and run again", engine_label(e), card.dropped,
                   e.samples.size() + e.dropped_samples.size(), reasons);
-  if (card.unfit > 0) text += fmt::format("; {} more stand all the same", card.unfit);
+  if (card.unfit > 0) text += fmt::format("; {} more were kept", card.unfit);
   if (card.share > kMostDropped) {
     text += fmt::format("; over {:.0f} %: every comparison with it is INCONCLUSIVE",
                         100 * kMostDropped);

@@ -25,7 +25,7 @@ std::string replication_note(const CaseReport& c) {
   if (blocks == 0) return {};
   const std::string of_blocks = fmt::format("{} block{}", blocks, blocks == 1 ? "" : "s");
   if (processes == 1)
-    return of_blocks + " in one process: the intervals do not hold what differs between processes";
+    return of_blocks + " in one process: the intervals do not cover differences between processes";
   return fmt::format("{} in {} processes of each engine: the intervals are of the processes' means",
                      of_blocks, processes);
 }

@@ -97,8 +97,7 @@ TEST_CASE("dropped blocks are counted by reason and told below the table") {
   CHECK((e.card.dropped == 1 && e.card.unfit == 1));
   CHECK(e.card.share == Approx(2.0 / 12));
   CHECK(c.comparisons[0].verdict == "FASTER");
-  CHECK_THAT(markdown(c),
-             ContainsText("(slow clock 2) and run again; 1 more stand all the same\n"));
+  CHECK_THAT(markdown(c), ContainsText("(slow clock 2) and run again; 1 more were kept\n"));
   e.dropped_samples.clear();
   e.samples[3].card->sm_clock_mhz = 1900;
   aggregated(c);
