@@ -89,8 +89,8 @@ std::string Outlook::text() const {
   std::string text = timed() ? fmt::format("about {}, ", duration_text(seconds())) : "";
   text += fmt::format("{} of memory ({} are free)", megabytes(needed()), megabytes(free));
   if (timed() && !unknown.empty())
-    text += fmt::format("; the time of {} comes on top, its pace is not known yet",
-                        fmt::join(unknown, ", "));
+    text +=
+        fmt::format("; plus the time of {}, whose pace is not known yet", fmt::join(unknown, ", "));
   return text;
 }
 

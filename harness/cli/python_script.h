@@ -11,7 +11,7 @@ struct PythonScript {
   std::vector<std::string> arguments;
   std::string input = {};         // the script's standard input; empty: mkbench's
   std::string* output = nullptr;  // receives the script's stdout; null: see prints_result
-  bool prints_result = false;     // the script's stdout is mkbench's; else mkbench's stderr
+  bool prints_result = false;     // true: it prints to mkbench's stdout; false: to its stderr
 };
 
 // Replaces this process by the script. Returns only if the script could not be started, with the

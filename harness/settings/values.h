@@ -54,7 +54,7 @@ std::vector<std::string> parse_word_list(std::string_view flag, const std::strin
 // "off" (0), or a number in (0, 1].
 double parse_relative(std::string_view flag, const std::string& text);
 double parse_seconds(std::string_view flag, const std::string& text);
-// A name that can be a folder's.
+// A name that a folder can have.
 std::string parse_name(std::string_view flag, const std::string& text);
 // A seed of random generators.
 uint64_t parse_seed(std::string_view flag, const std::string& text);

@@ -161,9 +161,9 @@ class ClockLane {
   static bool is_least(const SlowLibrary& slow) { return &slow == &kSlowLibraries[0]; }
   bool sees(const SlowLibrary& slow) const { return processes_that_see(result_, slow.share) > 0; }
 
-  // The largest half-width at which the short form must show the slow-down; the long form must
-  // always show it. For the least slow-down: a third of it. For the others, which must be SLOWER
-  // (interval beyond the margin): the largest at which 2 half-widths and the margin fit into it.
+  // The short form must show a slow-down only if the half-width is at most this; the long form must
+  // always show it. For the least slow-down this is a third of it. The others must be SLOWER, so
+  // this is the largest half-width at which 2 half-widths plus the margin are within the slow-down.
   static double most_half_width(const SlowLibrary& slow) {
     if (is_least(slow)) return slow.share / 3;
     double half = 0;
@@ -172,8 +172,9 @@ class ClockLane {
       half += kStep;
     return half;
   }
-  // The half-width over all rounds: the wider of the A/A's and of the slowed engine's own ratio.
-  // For the least slow-down: the A/A's in the calibration's last row (fewer processes).
+  // The half-width to compare with most_half_width(). For the least slow-down: the A/A's in the
+  // calibration's last row (fewer processes). For the others, over all rounds: the wider of the
+  // A/A's and of the slowed engine's own ratio.
   double half_width_for(const SlowLibrary& slow) const {
     return is_least(slow) ? result_.rows.back().half_width
                           : std::max(half_width(), half_width(slow.name));
