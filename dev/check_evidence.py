@@ -47,7 +47,7 @@ def read_evidence(folder: pathlib.Path) -> tuple[dict, list[str]]:
 
 
 def check_unmet(folder: pathlib.Path, evidence: dict, fresh: list[str]) -> list[str]:
-    """Findings unless `unmet` lists exactly the failing ones of the lines that rest on `fresh` hashes alone."""
+    """Findings unless `unmet` lists exactly those lines that fail and rest on `fresh` hashes alone."""
     name = f"{folder.name}/evidence.json"
     lines, unmet = check_files(folder), evidence.get("unmet")
     if not isinstance(unmet, list):

@@ -3,7 +3,7 @@
 kernels never includes torch or the harness, baselines never includes kernels, torch headers stay in baselines'
 .cpp files, which never include fmt (torch ships its own), and includes of the project are written from the
 root. Inside the harness each room names the rooms and top-level folders that it may include, and files of
-references/base include nothing but that folder. A unit bears the name of its header. Prints one line a violation;
+references/base include nothing but that folder. A source file has the name of its header. Prints one line a violation;
 exit 1 if there is any.
 """
 
@@ -130,7 +130,7 @@ def check_tree(root: pathlib.Path = ROOT) -> tuple[list[str], int]:
 
 
 def main() -> int:
-    return show(*check_tree(), "{count} source files, {findings} violations of the include arrows")
+    return show(*check_tree(), "{count} source files, {findings} violations of the include rules")
 
 
 if __name__ == "__main__":

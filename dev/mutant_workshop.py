@@ -17,7 +17,8 @@ import scripts_path  # noqa: F401
 from tracked_files import ROOT, tracked_files
 
 SKIPPED = 77
-LEFT_OUT = {"gpu", "slow"}  # labels of tests that are not tried; those that wait are tried on scripts alone
+# Labels of tests that are not tried. Tests with the label "waits" are tried on mutants of scripts alone.
+LEFT_OUT = {"gpu", "slow"}
 PROGRAMS = ("mkbench", "mkbench-host-cuda", "mkbench-host-torch", "mkbench-all")
 
 
@@ -76,7 +77,7 @@ def read_tests(build: pathlib.Path) -> list[Test]:
 
 
 class Workshop:
-    """The built tree. Tries mutants, each in a thread of its caller."""
+    """The built tree, in which mutants are tried; several threads may try one each."""
 
     def __init__(self, build: pathlib.Path, scratch: pathlib.Path):
         self.build, self.scratch = build, scratch
@@ -128,8 +129,8 @@ class Workshop:
         return ""
 
     def compile(self, file: str, text: str, place: pathlib.Path):
-        """Compiles the mutant. Returns a function that links a program with it, and returns False where the program does
-        not hold its library; None where it does not compile."""
+        """Compiles the mutant; None if that fails. Returns a function that links a program with the mutant, or returns
+        False if the program does not hold the mutant's library."""
         if file not in self.compiled:
             return None
         command, unit = self.compiled[file]
@@ -159,8 +160,9 @@ class Workshop:
         return link
 
     def killer_of_script(self, file: str, text: str, place: pathlib.Path) -> str | None:
-        """Tries, in a copy of the tree, the tests in Python that import or start the script, or one that needs it. mkbench
-        and its hosts lie in the copy, as if installed, and so start its scripts: the room's tests named after it follow."""
+        """Tries a script's mutant in a copy of the tree: first the tests in Python that import or start the script, or
+        one that needs it, then the tests of its room that are named after it. mkbench and its hosts are copied too, as
+        if they were installed there, so that they start the scripts of the copy."""
         script = pathlib.PurePosixPath(file)
         try:
             if script.suffix == ".py":
@@ -200,7 +202,7 @@ class Workshop:
             (tree / file).chmod(mode)
             if self.passes(test, command, environment, place / "tmp"):
                 continue
-            # A test may fail in any copy of the tree.
+            # It fails with the mutant. Does it pass in the copy without the mutant?
             shutil.copyfile(ROOT / file, tree / file)
             if self.is_sound(test, command, environment, place):
                 return test.name
@@ -243,7 +245,7 @@ def subfolders(folder: str, names: list[str]) -> list[str]:
 
 
 def needs(scripts: set[str], text: str, starts: str = "") -> bool:
-    """Whether the text imports one of these, or names one of them after `starts`."""
+    """Whether the text imports one of these scripts, or has the name of one behind a match of the pattern `starts`."""
     modules = "|".join(name.removesuffix(".py") for name in scripts)
     names = "|".join(map(re.escape, scripts))
     return bool(re.search(rf"^\s*(?:from|import) (?:{modules})\b|{starts}\b(?:{names})\b", text, re.MULTILINE))

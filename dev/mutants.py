@@ -5,13 +5,14 @@ usage: mutants.py [--draw N] [--seed S]   N mutants (150) by a seed (1), spread 
        mutants.py --table                 the mutants of tests/mutants/*.toml, which no rule makes
        mutants.py --check                 builds and tests nothing: are the tables right?
 
-universalmutator makes the mutants, by the rules of tests/mutants/*.rules: comparisons turned and moved by one, operands
-of guards dropped, calls dropped, arguments exchanged, constants one more. All tests must be built (`scripts/setup.sh`).
-A mutant of C++ is compiled with -O0 and linked, before the libraries, into each program that is tried: the unit tests of
-its room, the light ones that link its library, and mkbench for the room's tests in Python. One of a script is tried in a
-copy of the tree, by the tests that import or start it, then by those of its room named after it. A mutant that cannot
-be tried is replaced by another. Left out: headers, code for the card (.cu), what only a card runs, dev/, text that a
-script prints by `cat << 'END'`, and sizes and numbers of ticks in a chart's specification.
+universalmutator makes the mutants by the rules of tests/mutants/*.rules, which invert comparisons or move their bound
+by one, drop operands of guards, drop calls, exchange arguments, and add one to constants. All tests must be built
+(`scripts/setup.sh`). A mutant of C++ is compiled with -O0 and linked, before the libraries, into each program that is
+tried: the unit tests of its room, the light ones that link its library, and mkbench for the room's tests in Python. A
+mutant of a script is tried in a copy of the tree, by the tests that import or start the script, then by the tests of
+its room that are named after it. A mutant that cannot be tried is replaced by another. Left out: headers, code for the
+card (.cu), what only a card runs, dev/, text that a script prints by `cat << 'END'`, and sizes and numbers of ticks in
+a chart's specification.
 
 tests/mutants/equivalent.toml names mutants that no test can notice, each with the reason. Exit status: 1 if under 90 % are
 killed, or under 85 % in a room of ten or more mutants, or if a table is wrong; 2 if mutants could not be tried.

@@ -83,7 +83,7 @@ class Judged:
         return torch.cat(rows)
 
     def ratios(self, precision, variant, faults=None):
-        """The ratios as harness/judge/ratios.cpp has them, from whole logits, and the flips at near ties."""
+        """The ratios of harness/judge/ratios.cpp, computed from whole logits, and the flips at near ties."""
         logits = self.run(variant, faults)
         norms, inf, kl, of_rounding, flips = [], 0.0, 0.0, 0.0, 0
         for row, truth, s in zip(logits, self.truth, self.steps):
@@ -108,7 +108,7 @@ class Judged:
         }
 
     def sweep(self, variant):
-        """The largest error of one cache length over the baseline's, as harness/judge/sweep.cpp has it."""
+        """The largest ratio of a variant's error to the baseline's at one cache length (harness/judge/sweep.cpp)."""
         if self.long_path is None:
             _, config, state = load(self.model)
             ids, truth = hf.greedy(hf.Decoder(hf.build(config, state, torch.float32)), self.prompts[0]["ids"], SWEEP_STEPS)
@@ -218,7 +218,7 @@ def rounded_up(x):
 
 
 def smallest_seen(rows, fault, ratio, limit):
-    """The smallest fault size from which on every ratio is over the limit; None if the largest size is not seen."""
+    """The smallest size of a fault from which on the ratio is over its limit; None if it is not at the largest size."""
     sizes = sorted((r["size"], r[f"r_{ratio}"]) for r in rows if r["fault"] == fault)
     seen = None
     for size, value in reversed(sizes):
@@ -282,7 +282,7 @@ def read():
 
 
 def write(measured):
-    """One row a line, in the order of the models."""
+    """Writes measured.json: a line for each row, in the order of the models."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     for kind in ("decoders", "faults"):
         measured[kind].sort(key=lambda r: (CLASSES.index(r["class"]), MODELS.index(r["model"])))
