@@ -6,14 +6,15 @@ usage: capture_reference.py MODEL [--prompt TEXT ...] [--steps N] [--prompts FIL
 
 MODEL is a folder with config.json and safetensors, a hub name ORG/NAME[@REVISION] in the local cache (mkbench fetch
 puts it there), a committed model (tiny, tiny-llama, synthetic:SET), smollm2-135m once it is fetched, or qwen3-0.6b (the
-published continuations, ids only). Committed models and Qwen/Qwen3-0.6B have their prompts here; any other model with a tokenizer.json has a few
-common ones. --prompts names a JSON list of {"name", "set", "ids" or "text", "steps"}; set is strict, near-tie, or
-auto: strict where the truth's margin is wide at every step. Every --prompt is auto.
+published continuations, ids only). Committed models and Qwen/Qwen3-0.6B have prompts of their own
+(reference_prompts.py); any other model with a tokenizer.json gets a few common ones. --prompts names a JSON list of
+{"name", "set", "ids" or "text", "steps"}; set is strict, near-tie, or auto: strict where the truth's margin is wide at
+every step. Every --prompt is auto.
 
-Three runs of the same bf16 weights, eager attention, prefill of all ids but the last in chunks of at
-most 512 rows, then steps of one row: the truth in fp32 decides the ids (greedy); the baseline in bf16, and
-the baseline with its last matmul in fp32, are teacher-forced on the truth's ids. An existing file is
-overwritten only with --replace, which records the reason and the sha256 of the old file.
+Three models with the same bf16 weights run with eager attention. Each prefills all ids but the last in chunks of at
+most 512 rows, then takes steps of one row. The truth, in fp32, decides the ids (greedy); the baseline, in bf16, and
+the baseline with its last matmul in fp32 are teacher-forced on the truth's ids. An existing file is overwritten
+only with --replace, which records the reason and the sha256 of the old file.
 
 The file goes to where `mkbench --model MODEL` finds it: FOLDER/reference.json; for a hub model
 ~/.local/share/mkbench/references/models--ORG--NAME/COMMIT/reference.json ($XDG_DATA_HOME instead of ~/.local/share where

@@ -9,7 +9,7 @@ import sys
 import page_charts
 
 STYLE = pathlib.Path(__file__).resolve().parent / "page" / "report.css"
-FONT = "Liberation Sans, Arial, sans-serif"  # the first is in vl-convert: a PNG looks alike on every machine
+FONT = "Liberation Sans, Arial, sans-serif"  # vl-convert holds the first, so a PNG looks alike on every machine
 PNG_SCALE = 2
 
 

@@ -25,7 +25,7 @@ class Family:
     may_omit_head_dim: bool
     may_omit_kv_heads: bool
     may_omit_tie: bool
-    null_key: str  # must be there and null; empty: none
+    null_key: str  # key of config.json that must be there and null; empty: no such key
 
     def layer_tensors(self):
         """The tensors of a layer in the order in which they are numbered and hashed."""
@@ -37,7 +37,7 @@ class Family:
 
 
 def families():
-    """model_type -> Family, of every decoder that is a checkpoint of its own."""
+    """model_type -> Family, for every model whose checkpoint is the decoder alone."""
     found = {}
     for path in sorted(FAMILIES.glob("*.cpp")):
         for body in re.findall(r"const Family \w+\{(.*?)\};", path.read_text(), re.S):

@@ -33,7 +33,8 @@ class Missing(Exception):
 
 
 def need_modules(*names: str) -> None:
-    """Makes modules importable: this Python's (PYTHONPATH too), else the cache's, where they are installed once."""
+    """Makes these modules importable: by this Python and PYTHONPATH if they have all of them, else from the cache,
+    where they are installed once."""
     if all(importlib.util.find_spec(name) for name in names):
         return
     try:

@@ -28,7 +28,7 @@ class Card:
     facts: dict  # the card's row in the store's table `cards`
     done: int = 0
     failed: int = 0
-    gb_per_s: float | None = None  # of the ceiling, median over its runs
+    gb_per_s: float | None = None  # rate of the ceiling, median over the card's runs
     clock_mhz: float | None = None
     throttle: str = ""
     dropped: int = 0
@@ -68,7 +68,7 @@ def outliers(values: dict) -> dict:
 
 
 def relative(rows: list, value: str, keys: tuple) -> dict:
-    """card -> its value over the median of its kind in the same case; of these ratios the median over all cases."""
+    """card -> the median, over all cases, of its value divided by the median of its kind in the same case."""
     by_case = collections.defaultdict(lambda: collections.defaultdict(list))
     for row in rows:
         if row[value]:
@@ -120,7 +120,7 @@ def facts_of(base: sqlite3.Connection) -> Facts:
     for kind in dict.fromkeys(card.kind for card in cards):
         mine = [card for card in cards if card.kind == kind]
         compare_kind(mine, [row for row in rows if row["kind"] == kind], sentences, notes)
-    # A cell may fail though mkbench ended with 0 (a report of another card), or by a signal (below 0).
+    # A failed cell counts as 1 at least: mkbench may have ended with 0 (a report of another card) or by a signal (< 0).
     codes = [max(row[0], 1) for row in base.execute("""
         SELECT max(coalesce(t.exit_code, 1)) FROM tries t JOIN cells c USING (cell)
         WHERE c.state = 'failed' AND t.outcome IN ('failed', 'lost') GROUP BY c.cell""")]

@@ -34,7 +34,7 @@ STATES = ("waiting", "running", "done", "failed")
 BEATS = 12  # a claim is lost after this many intervals without a beat
 MOST_LOST = 3  # a cell is given up after this many workers have died on it
 LEAST_STALE_S = 2
-MOST_NAMED = 4  # cards in a marker, whose name may have 255 bytes
+MOST_NAMED = 4  # most cards in a marker's name, because a file's name has at most 255 bytes
 
 
 class BadFleet(Exception):
@@ -70,7 +70,7 @@ class Claim:
     cell: fleet_plan.Cell
     card: str
     worker: str
-    number: int  # of the try, from 1
+    number: int  # the number of the try, from 1
 
     @property
     def marker(self) -> str:
@@ -115,7 +115,7 @@ class Folder:
 
     def claim(self, card: str, worker: str):
         """Claims a cell that has not run on this card yet; None if there is none. A cell that failed on this card is
-        left to other cards at work, if one of them may take it: another card tells more."""
+        left to other cards at work, if one of them may take it: their result shows whether the card was the cause."""
         ran = collections.defaultdict(set)  # base of a cell -> cards that a copy of it ran on
         for state in ("running", "done", "failed") if self.plan.cards.each else ():
             for name in self.names(state):
@@ -144,7 +144,7 @@ class Folder:
         cell = self.cells[name.split("@")[0]]
         running = self.queue("running") / f"{cell.id}@{card}@{worker}"
         with contextlib.suppress(FileNotFoundError):
-            os.utime(self.queue("waiting") / name)  # rename() keeps the time of the marker
+            os.utime(self.queue("waiting") / name)  # rename() keeps the time, which shows that the claim is alive
             os.rename(self.queue("waiting") / name, running)
             folder = self.cell_folder(cell.id)
             folder.mkdir(parents=True, exist_ok=True)
@@ -175,8 +175,8 @@ class Folder:
         """Ends a claim as done, failed or cancelled. Returns False if the claim was taken back as lost meanwhile: the
         try is kept, with the outcome late."""
         to = self._place_after(claim, outcome)
-        # The result stands before the marker moves: a worker that dies between both leaves a claim that is found lost,
-        # and settle() then sees the result.
+        # The result is written before the marker moves. If the worker dies in between, settle() takes the claim back as
+        # lost and then finds the result.
         self.note_try(claim, outcome=outcome, ended=now(), **facts)
         try:
             os.rename(self.queue("running") / claim.marker, to)

@@ -29,7 +29,7 @@ def stand_in(number: str) -> Card:
 
 
 def rows_of(*arguments: str) -> list:
-    """The rows of a query of nvidia-smi in CSV, as lists of texts; in place of them, why there are none."""
+    """The rows of a query of nvidia-smi in CSV, as lists of texts. If it cannot be run, a row that says why."""
     try:
         text = subprocess.run(["nvidia-smi", *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                               timeout=SMI_LIMIT_S, check=False).stdout

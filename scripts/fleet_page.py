@@ -26,7 +26,7 @@ CARDS_DRAWN = 64  # most cards in the chart of what ran when
 
 
 def write(folder: pathlib.Path, base: sqlite3.Connection, facts: fleet_cards.Facts, refused: list) -> None:
-    """Writes fleet.html, or says on stderr why there is none: the store and the table stand without it."""
+    """Writes fleet.html, or says on stderr why it cannot; store and table do not depend on it."""
     try:
         text = fill(report_page.template("fleet.html.j2"), folder, base, facts, refused, report_page.scripts_of_page())
     except ImportError as error:

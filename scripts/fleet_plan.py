@@ -57,7 +57,7 @@ def texts(found) -> tuple:
 
 
 def axis(fits, things: str):
-    """Entries, each a tuple of what one run takes together."""
+    """A reader of an axis, a list of values or lists of values; an entry becomes the tuple that one run takes."""
     def read(found):
         entries = [tuple(e) if isinstance(e, list) else (e,) for e in found] if isinstance(found, list) else []
         if not entries or not all(e and all(map(fits, e)) and len(set(e)) == len(e) for e in entries) or \
@@ -237,7 +237,8 @@ def table_of(plan) -> dict:
 
 
 def slug(text: str) -> str:
-    """A text without characters that file names may lack; '+' and '@' divide names of markers."""
+    """The text for use in names of files: letters, digits, '.' and '-' stay, all else becomes '_', also '+' and '@', which
+    separate the parts of a marker's name."""
     return re.sub(r"[^A-Za-z0-9.-]+", "_", text)[:40].strip("._") or "_"
 
 

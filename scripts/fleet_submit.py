@@ -100,7 +100,7 @@ class Slurm:
         return {f"slurm-{job.job_id}": job for job in jobs}
 
     def states(self, jobs: dict) -> dict:
-        """name of worker -> state, of the jobs that Slurm still lists. Unlike sacct, it needs no accounting."""
+        """name of worker -> state, of the jobs that Slurm still lists. Unlike sacct, squeue needs no accounting."""
         done = ask("squeue", "--noheader", "--array", "--states=all", "--format=%F %K %T",
                    "--jobs=" + ",".join(self.numbers(jobs)))
         if done.returncode != 0 and "Invalid job id" not in done.stderr:
@@ -218,7 +218,7 @@ def why_no_further(folder: fleet_cells.Folder, jobs: dict, workers: dict) -> str
     if len(workers) < len(jobs):
         return (f"{len(jobs) - len(workers)} of {len(jobs)} jobs ended before they began; "
                 f"{folder.path / 'jobs'} has their logs")
-    return "no further card came: a cell runs once on each card"
+    return "no job got a further card, and a cell runs once on each card"
 
 
 def stop(folder: fleet_cells.Folder, backend, jobs: dict) -> None:

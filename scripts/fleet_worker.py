@@ -106,7 +106,8 @@ class Worker:
         return True
 
     def run_cell(self, claim: fleet_cells.Claim) -> None:
-        """Beats for the claim until it ends, also while nvidia-smi runs, which may take a minute on a faulty card."""
+        """Runs the cell of a claim. A thread touches the claim's marker meanwhile, also while nvidia-smi runs, which
+        may take a minute on a faulty card."""
         over = threading.Event()
         beats = threading.Thread(target=self.beat, args=(claim, over), daemon=True)
         beats.start()
@@ -164,7 +165,7 @@ class Worker:
                 end_process(process)
             time.sleep(POLL_S)
         if process.returncode < 0 and not stopped:
-            time.sleep(POLL_S)  # Slurm ends all processes of a job, mkbench perhaps before this one
+            time.sleep(POLL_S)  # if Slurm is ending the job, mkbench may die before this process gets its signal
         if self.stop and process.returncode != 0 and not stopped:
             stopped = "cancelled"
             give_back()

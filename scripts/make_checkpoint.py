@@ -71,8 +71,8 @@ def text_of(lane, seed):
 
 @torch.no_grad()
 def judge(lane, state, text, device):
-    """(D, smallest margin / tau, steps that leave the text) of the bf16 cast over the strict steps. Whole rows are
-    computed at once here; the capture then goes step by step."""
+    """(D, smallest margin / tau, steps whose id is not the text's) of the bf16 cast over the strict steps. Whole rows
+    are computed at once here; the capture then goes step by step."""
     cast = {name: t.detach().to(torch.bfloat16) for name, t in state.items()}
     truth = hf.build(lane.config, cast, torch.float32, device)
     base = hf.build(lane.config, cast, torch.bfloat16, device)
@@ -126,7 +126,7 @@ def strict_prompts(lane, text):
 
 
 def capture(lane, folder, text, device):
-    """Writes the reference and returns its summary. Raises SystemExit unless the reference is the text."""
+    """Writes the reference and returns its summary. Raises SystemExit unless the reference's ids are the text."""
     prompts = strict_prompts(lane, text)
     entry, done, summary = capture_reference.capture(str(folder), prompts, device, batch=lane.rows)
     found = [[step["token"] for step in p["steps"]] for p in done]

@@ -20,8 +20,8 @@ def library_bytes(path: str) -> int:
 
 
 def needed_bytes(request: dict, config: dict) -> int:
-    """KV rows in bf16, and on a card the large matrices. On a CPU the matrices stay in the snapshot's mapped files, and
-    the libraries that the engine imports are added."""
+    """The bytes that an engine will take: KV rows in bf16; on a card also the large matrices, which on a CPU stay in
+    the snapshot's mapped files; on a CPU also the libraries that the engine imports."""
     shape, tied = config["shape"], config["tie_word_embeddings"]
     kv_row = 2 * shape["kv_heads"] * shape["head_dim"]
     rows = 2 * shape["layers"] * kv_row * request["max_context"]

@@ -1,6 +1,6 @@
 """Charts of a report's page, as Vega-Lite specifications.
 
-Text of a report stands in data and in domains of scales alone, never in an expression, which Vega would compile.
+Text from a report goes only into data and domains of scales, never into an expression, which Vega would compile.
 Colours are CSS variables of scripts/page/report.css, so that a chart follows the light or dark scheme of its page.
 """
 
@@ -74,7 +74,7 @@ def digits(value: float) -> str:
 
 
 def table(rows: list) -> dict:
-    """Rows of equal keys, with the keys once; report.js makes objects of them."""
+    """Rows that have the same keys, with the keys listed once; report.js turns them back into objects."""
     columns = list(rows[0]) if rows else []
     return {"columns": columns, "rows": [[row[c] for c in columns] for row in rows]}
 
@@ -98,7 +98,7 @@ def rule_layer(at: float, channel: str, dash: tuple = (5, 3), ink: str = "--ink"
 
 
 def depth_axis(xs: list, title: str) -> dict:
-    """Depths that span octaves get a logarithmic axis, whose linear start holds depth 0."""
+    """An axis of depths: logarithmic, but linear near 0, if they span a factor of 16 or more; else linear."""
     scale = {"type": "linear", "zero": False, "nice": False, "padding": 16}
     nonzero = [x for x in xs if x > 0]
     if len(xs) > 3 and max(nonzero) >= 16 * min(nonzero):

@@ -6,7 +6,7 @@ import page_charts as charts
 from report_file import (build_of, card_of, ends, finite, is_lossy, is_prefill, label_of, labels_of, position_of,
                          ranked_comparison, rate_ends, timed)
 
-ROWS_SHOWN = 250  # of a parity table; every row that is not exact is shown beyond them
+ROWS_SHOWN = 250  # first rows of a parity table; later ones are shown only if they are not exact
 RATIOS_BESIDE = 6  # a chart of more ratios has a row of the page to itself, below the other charts of its case
 GOOD = ("PASS", "PASS_LIVE")
 
@@ -179,7 +179,7 @@ def sample_charts(page: Page, case: dict) -> list:
         page.chart("Distribution of the samples", "A tick is a block's sample, the box the middle half of them. All "
                    "engines share one axis: each stands around its own median.",
                    charts.distribution(name, rows, page.palette)),
-        page.chart("Samples in the order taken", "A drift or a step here is a machine that was not at rest. A cross is "
+        page.chart("Samples in the order taken", "A drift or a step shows that the machine was not at rest. A cross is "
                    "a block that was dropped and run again.",
                    charts.series(name, rows, page.palette, "off", "% from its median")),
     ]

@@ -87,7 +87,7 @@ def check_strict(p, d):
 
 
 def largest_d(max_abs):
-    """The largest D that calibrates, where `max_abs` is the truth's largest absolute logit: references/greedy_reference.h."""
+    """The largest D of a reference (references/greedy_reference.h); `max_abs`: the truth's largest absolute logit."""
     return max(0.5, 4 * hf.bf16_step(max_abs))
 
 

@@ -99,7 +99,7 @@ def label_of(engine: dict) -> str:
 
 
 def labels_of(case: dict) -> dict:
-    """A label for each engine by its name: without the folders of a file where that is clear, marked where quantised."""
+    """engine's name -> label. Files lose their folders unless two labels would be equal; quantised ones are marked."""
     short = [e["resolved_name"] if "/" in e["name"] and e["resolved_name"] else label_of(e) for e in case["engines"]]
     return {e["name"]: (label if short.count(label) == 1 else label_of(e)) + (" (lossy)" if is_lossy(e) else "")
             for e, label in zip(case["engines"], short)}

@@ -2,8 +2,8 @@
 
 
 def markdown(headings: list, rows: list, right: tuple = (), padded: bool = True) -> str:
-    """Headings and rows; `right` has the numbers of the columns that are set to the right. Padded columns stand under each
-    other in a terminal too; without padding a changed cell changes one line of a committed file."""
+    """A Markdown table. `right`: indices of the columns that are aligned to the right. Padding aligns columns in a
+    terminal too; without it a changed cell changes only one line of a committed file."""
     lines = [[str(cell).replace("|", "\\|") for cell in line] for line in (headings, *rows)]
     widths = [max(map(len, column)) if padded else 0 for column in zip(*lines)]
     rule = ["---" if not padded else "-" * (width + 1) + ":" if i in right else ":" + "-" * (width + 1)

@@ -57,7 +57,8 @@ OF_QWEN3 = ("head_dim", "attention_bias", "use_sliding_window", "architectures",
 def of_family(model_type, architecture, **keys):
     """The config of a tiny model of another family, as published ones are written.
 
-    Its scores are not widened by QK-norm, so its weights begin larger: from 0.02 the rule held after 1,200 steps or more.
+    Without QK-norm the attention scores begin smaller, so the initial weights are larger: from a deviation of 0.02 the
+    stopping rule held after 1,200 steps or more.
     """
     common = {key: value for key, value in SHAPE.items() if key not in OF_QWEN3}
     return common | {"initializer_range": 0.06, "model_type": model_type, "architectures": [architecture],
@@ -130,7 +131,7 @@ def batch_of(text, generator):
 
 
 def judge(config, state, text):
-    """(D, smallest margin / tau over the strict steps, steps that leave the text) of the bf16 cast."""
+    """(D, smallest margin / tau over the strict steps, steps whose id is not the text's) of the bf16 cast."""
     cast = {name: t.detach().to("cpu", torch.bfloat16) for name, t in state.items()}
     truth = hf.Decoder(hf.build(config, cast, torch.float32))
     base = hf.Decoder(hf.build(config, cast, torch.bfloat16))
@@ -204,8 +205,8 @@ def write_checkpoint(folder, config, tensors, made_by, **facts):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"one of {', '.join(CONFIGS)} (default: all)")
-    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="that computes (default: %(default)s)")
-    parser.add_argument("--out", type=pathlib.Path, default=checkpoint_format.DATA, help="gets a folder for each NAME")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="to train on (default: %(default)s)")
+    parser.add_argument("--out", type=pathlib.Path, default=checkpoint_format.DATA, help="where the folders NAME go")
     args = parser.parse_args()
     hf.use_device(args.device)
     for name in args.names or CONFIGS:

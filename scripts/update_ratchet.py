@@ -59,8 +59,8 @@ def measured(path):
 
 
 def updated(ratchet, values, reason):
-    """The ratchet with `values` in it, and a line for each change; Refused for a raise, or other bits, without a
-    reason."""
+    """The ratchet with `values` in it, and a line for each change. Raises Refused if a value rises or the bits differ
+    and no reason is given."""
     entries = {tuple(e[k] for k in KEY): dict(e) for e in ratchet["entries"]}
     lines = []
     for key, new in sorted(values.items()):

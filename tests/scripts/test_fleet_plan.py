@@ -302,7 +302,7 @@ class Submits(FleetTest):
         self.assertEqual(self.submitted(none, cancelled=True)[:2], ("their jobs were cancelled", [2]))
         self.assertEqual(self.submitted(one, cancelled=True, copies=1)[:2], ("", [1]))
         for facts, why in (({"refused": "n1: no"}, "1 of 1 jobs could not work"),
-                           ({}, "no further card came: a cell runs once on each card"),
+                           ({}, "no job got a further card, and a cell runs once on each card"),
                            (None, "1 of 1 jobs ended before they began; .*jobs has their logs")):
             found, rounds, said = self.submitted(lambda *_: facts)
             self.assertRegex(found, f"^{why}$")
