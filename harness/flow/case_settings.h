@@ -59,7 +59,8 @@ inline std::vector<Flag<CaseSettings>> judge_flags() {
            "Folder with references (DIR/<model>/reference*.json) to use instead of the committed "
            "ones.",
            &C::reference_dir),
-      flag("require-reference", "INVALID_REFERENCE for a model without a committed reference.",
+      flag("require-reference",
+           "Fail with INVALID_REFERENCE if a model has no committed reference.",
            &C::require_reference),
       flag("time-budget S=240",
            "Time for judging one engine, in seconds. INCOMPLETE if a pass needs more.",

@@ -240,8 +240,8 @@ constexpr std::string_view struct_name(Tag<ComparisonReport>) { return "comparis
 template <typename V>
 void describe_fields(V& v, Tag<ComparisonReport>) {
   using C = ComparisonReport;
-  v.field("baseline", &C::baseline, "engine that is compared with");
-  v.field("candidate", &C::candidate, "engine that is compared");
+  v.field("baseline", &C::baseline, "engine that the candidate is compared with");
+  v.field("candidate", &C::candidate, "engine that is compared with the baseline");
   v.field("speedup", &C::speedup,
           "time of the baseline over that of the candidate: exp of the mean log ratio of paired "
           "blocks, in each process and then over processes");
@@ -300,7 +300,7 @@ void describe_fields(V& v, Tag<CaseReport>) {
     g.field("name", &C::model, "as asked for");
     g.field("id", &C::model_id, "what it resolved to");
     g.field("dtype", &C::dtype, "data type of the weights");
-    g.field("weights_sha256", &C::weights_sha256, "over all tensors' bytes");
+    g.field("weights_sha256", &C::weights_sha256, "sha256 over the bytes of all tensors");
     g.field("rope_theta", &C::rope_theta, "as the config has it; 0: not loaded");
     g.field("rope_theta_key", &C::rope_theta_key, "key of config.json that it was read from");
     g.field(
@@ -376,7 +376,7 @@ void describe_fields(V& v, Tag<Report>) {
       "clock: margin of comparisons and where it comes from; pin_gb_per_s of a card: 2 x memory "
       "clock x bus width");
   v.field("cases", &Report::cases, "one entry for each model and depth");
-  v.group("verdict", "of the whole run", [](auto& g) {
+  v.group("verdict", "verdict of the whole run", [](auto& g) {
     g.field("status", &Report::verdict, "worst verdict of all cases");
     g.field("exit_code", &Report::exit_code, "exit code of the program");
     g.field("reasons", &Report::reasons, "what led to the status");

@@ -122,7 +122,7 @@ std::string identity_difference(const SoakIdentity& found, const SoakIdentity& w
 std::string render_soak(const SoakReport& r) {
   std::string text = fmt::format("## soak of {} on {} ({}), seed {}\n\n", r.identity.engine,
                                  r.identity.model, r.runs_on, r.identity.seed);
-  MarkdownTable table({"check", "what must hold", "failed of looked at, and its rate"},
+  MarkdownTable table({"check", "what must hold", "failures of all checks, and their rate"},
                       {false, false, false});
   for (size_t i = 0; i < kSoakChecks.size(); ++i) {
     table.add({std::string(kSoakChecks[i].name), std::string(kSoakChecks[i].what),

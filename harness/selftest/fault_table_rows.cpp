@@ -100,8 +100,8 @@ const std::vector<FaultRow>& fault_rows() {
        "rule: kernels/plain/exchange.cuh and kernels/ring/exchange.cuh alone hold flags, each a "
        "release and an acquire; no tool shows a missing one for certain"},
       {"39", "shared state read through the read-only cache", false,
-       "rule: ptx::load_l2 and acquires alone read what other blocks write; reviewed, for a stale "
-       "line shows by chance"},
+       "rule: ptx::load_l2 and acquires alone read what other blocks write; reviewed, because a "
+       "stale line shows only by chance"},
       {"40", "grid larger than can be resident", false,
        "tests/kernels/test_plain.cpp: plain refuses what it cannot do and never clamps"},
       {"41", "two decoders share static memory", false, ""},
