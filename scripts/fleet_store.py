@@ -72,7 +72,7 @@ def tries_of(folder: pathlib.Path, cell: str) -> list:
 
 
 def read_job(job: tuple) -> tuple:
-    """(path, hash, rows); in place of rows None for a known hash, or the reason why the report cannot be read."""
+    """(path, hash, rows) of a report. rows is None if the hash is known, a text if the report cannot be read: why."""
     path, known = job
     try:
         text = pathlib.Path(path).read_bytes()

@@ -17,7 +17,7 @@ class Ranges:
         try:
             library = load_recorder()
         except (IndexError, OSError):
-            library = None  # host.py's take_trace() says why
+            library = None  # take_trace() of host.py reports why
         self.push, self.pop = getattr(library, "mkbench_push_range", None), getattr(library, "mkbench_pop_range", None)
 
     def open(self, message: str, category: str = "", payload: int = 0) -> None:

@@ -50,7 +50,7 @@ struct DoctorInputs {
 
 struct DoctorReport {
   DeviceList devices;   // only the driver's version if the CUDA host did not start
-  Usability usability;  // of GPU DoctorInputs::gpu
+  Usability usability;  // of the GPU that DoctorInputs::gpu names
   DeviceCheck check;    // not run on an unusable GPU
   bool checked = false;
   std::optional<DeviceCheck> torch_check;  // a matrix product; not run if libtorch sees no GPU

@@ -36,8 +36,8 @@ struct CountsJudged {
 
 // All bytes wanted count as read if DRAM alone gave 0.97 to 1.05 of them. They count as not all
 // read if DRAM and what L2 can keep from one token to the next (at most its size, and at most its
-// hits) stay below 0.97. Between the two the counts say nothing, and above 1.05 neither, because
-// other reads may hide missing ones.
+// hits) stay below 0.97. Nothing follows from counts between the two, nor from more than 1.05,
+// where other reads may hide missing ones.
 CountsJudged judge_counts(const ByteCounts& counts, double bytes_wanted, int tokens,
                           int64_t l2_bytes);
 

@@ -1,4 +1,4 @@
-// How many rounds `mkbench selftest --timing` records to try the clock.
+// How many rounds `mkbench selftest --timing` records to test the clock.
 #pragma once
 
 #include <string>

@@ -32,9 +32,9 @@ class HostLink {
   OnHang on_hang = [](const HangReport&) {};
 
   // Makes a call and returns its answer. An answer Failed is thrown as an Error of its kind, which
-  // may be kHang, and the host stays usable. StageTold goes to `on_stage`. After any other exception
-  // the link is dead: Error(kHang) or Error(kTimeout) if the call reaches its limit, Error(kRuntime)
-  // or Error(kEnvUnfit) if the host dies, and Interrupted after Ctrl-C.
+  // may be kHang, and the host stays usable. StageTold goes to `on_stage`. After any other
+  // exception the link is dead: Error(kHang) or Error(kTimeout) if the call reaches its limit,
+  // Error(kRuntime) or Error(kEnvUnfit) if the host dies, and Interrupted after Ctrl-C.
   virtual FromHost call(const ToHost& call, const CallLimit& limit,
                         const std::function<void(const std::string&)>& on_stage = {}) = 0;
   virtual Arena& arena() = 0;
