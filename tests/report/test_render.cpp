@@ -402,7 +402,10 @@ TEST_CASE("Markdown says which theta and head were used, and what the engine wro
   CHECK_THAT(render_markdown(r),
              ContainsText(
                  "- rope_theta 10000.5 (rope_parameters.rope_theta); scaled: linear, factor 2\n"));
-  CHECK_THAT(render_markdown(r), !ContainsText("not covered"));
+  CHECK_THAT(render_markdown(r), !ContainsText("not covered") && !ContainsText("rounded to bf16"));
+  c.rounded = "24 F32 of 24\ntensors";
+  CHECK_THAT(render_markdown(r), ContainsText("- rounded to bf16 for truth, baselines and engines "
+                                              "alike: 24 F32 of 24\\ntensors\n"));
   c.model_kind = "qwen3_tts";
   c.not_covered = {"code predictor: 1 tensor, 8 bytes", "speech\ntokenizer"};
   CHECK_THAT(
