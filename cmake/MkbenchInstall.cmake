@@ -5,6 +5,8 @@
 # A file that mkbench reads at run time is added here, and found through data_root().
 set(MKBENCH_DATA
   LICENSE
+  baselines/hf_decoder.py
+  baselines/hf_static_decoder.py
   references/decoder.py
   references/engine_abi.h
   references/model/shape.h
@@ -14,7 +16,6 @@ set(MKBENCH_DATA
   scripts/requirements/fleet.txt
   scripts/requirements/smollm2-135m.txt
   # Examples of engines, to start from.
-  tests/engines/hf_decoder.py
   tests/plugins/naive_cpu.cpp
   tests/plugins/naive_cuda.cu)
 # Programs of scripts/ that mkbench starts, those that a user starts for a model (docs/real-weights.md), and what they

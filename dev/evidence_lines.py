@@ -56,7 +56,7 @@ MEMORISED_STEPS = 1500
 # engine makes many, at least MANY_LAUNCHES a token).
 # graph and triton replay one CUDA graph a token, and copy ids before and after it.
 STRANGERS = {"eager": None, "graph": 3 * 16, "ring": 1, "plain": 1, "naive-cuda@naive_cuda.so": None,
-             "hf@hf_decoder.py": None, "triton@triton_decoder.py": 3 * 16, "extension@extension_decoder.py": None}
+             "hf": None, "triton@triton_decoder.py": 3 * 16, "extension@extension_decoder.py": None}
 MANY_LAUNCHES = 100
 MAX_CROSSING_US = 100.0  # what an empty call to an engine in Python may cost
 TABLE_DEPTHS = (0, 128, 512, 4096, 16384)
@@ -236,7 +236,7 @@ def check_strangers(lines: Lines, report: dict) -> None:
                   not trace["problem"] and tokens > 0
                   and (launches >= MANY_LAUNCHES * tokens if most is None else 0 < launches <= most),
                   trace["problem"] or f"{launches} for {tokens} tokens")
-    crossing = engine_of(case, "hf@hf_decoder.py")["process"]["crossing_us"]
+    crossing = engine_of(case, "hf")["process"]["crossing_us"]
     lines.add(f"strangers: a call to an engine in Python crosses in {MAX_CROSSING_US:.0f} us",
               0 < crossing <= MAX_CROSSING_US, crossing)
 

@@ -3,7 +3,7 @@
     mkbench parity --engine ./mine.py        mkbench --engine ./mine.py --python venv/bin/python
 
 The file defines a class `Decoder` (or any callable of that name that returns such an object). It needs no base class
-and nothing of mkbench; this Decoder states what mkbench calls. tests/engines/hf_decoder.py is a complete example.
+and nothing of mkbench; this Decoder states what mkbench calls. baselines/hf_decoder.py is a complete example.
 
 The file runs in a process of its own, with the Python of --python: any from 3.9 on that has numpy, torch and what the
 file imports. All calls come from one thread, prefill() and decode() under torch.no_grad(). Several decoders of one file
@@ -18,6 +18,7 @@ class Decoder:
     name = "mine"  # up to 40 of letters, digits, '.', '_', '-': as reports show it
     precision = "bf16"  # or "fp32-accumulate": only KV rows, RoPE and one operand of a product are rounded; or "lossy": quantised
     deterministic = True  # equal input gives equal bits
+    settings = ""  # library settings that bear on times and logits, as report.json shows them
     position = 0  # KV rows written; read from another thread, so that a report can say where a call hung
 
     def open(self, folder, device, max_context):

@@ -48,7 +48,7 @@ del sys.path[0]
 CALL_FD, PROGRESS_FD, ARENA_FD, STDERR_FD = 3, 4, 5, 6
 ASK_HANG = b"!"  # on the progress channel; any other byte asks for progress
 # Numbers of references/base/error.h.
-KINDS = {"bad_input": 0, "env_unfit": 2, "unsupported_device": 3, "integrity": 7, "runtime": 8}
+KINDS = {"bad_input": 0, "env_unfit": 2, "unsupported_device": 3, "integrity": 7, "runtime": 8, "not_built": 9}
 LONGEST_TEXT = 300  # of an exception, which may quote a compiler's whole output
 OWN_FILES = {__file__, str(pathlib.Path(__file__).with_name("torch_decoder.py"))}
 
@@ -98,8 +98,8 @@ class Wire:
         if at and not isinstance(error, SyntaxError):
             text += f" ({pathlib.Path(at[-1].filename).name}, line {at[-1].lineno})"
         kind = getattr(error, "mkbench_kind", None)
-        if isinstance(error, ModuleNotFoundError):
-            kind, text = "bad_input", f"{text}; the Python is {sys.executable}, --python names another"
+        if isinstance(error, ImportError):
+            kind, text = kind or "bad_input", f"{text}; the Python is {sys.executable}, --python names another"
         elif isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":  # torch's
             kind = "env_unfit"
         whole = "".join(traceback.format_exception(type(error), error, error.__traceback__))
@@ -177,7 +177,7 @@ def load_engines(path: str):
     try:
         module = load_file(f"mkbench_engine_{file.stem}", str(file))
     except BaseException as error:
-        error.mkbench_kind = "bad_input"  # like a library that does not load
+        error.mkbench_kind = getattr(error, "mkbench_kind", "bad_input")  # like a library that does not load
         raise
     if hasattr(module, "make_engine"):
         return module

@@ -75,6 +75,7 @@ class TorchEngine:
         self.own_pending = None  # the next input that the decoder assumes
         self.event_ms, self.decodes = 0.0, 0
         decoder.open(folder, self.device, self.max_context)
+        self.settings = attribute(self.who, decoder, "settings", "", "text", lambda value: isinstance(value, str))
         self.able = self.abilities(pathlib.Path(path), shown)
 
     def abilities(self, path: pathlib.Path, device: str) -> dict:

@@ -63,11 +63,12 @@ void check_plan_settings(PlanSettings& settings) {
       bad_usage(fmt::format("--max-blocks {} is below --blocks {}", settings.max_blocks, blocks));
     settings.max_blocks = blocks;
   }
-  const auto python =
-      std::find_if(settings.engines.begin(), settings.engines.end(), is_python_engine);
-  if (settings.in_process && python != settings.engines.end()) {
-    bad_usage(fmt::format("--in-process: {} is an engine in Python and has a process of its own",
-                          *python));
+  for (const auto* names : {&settings.engines, &settings.compare}) {
+    for (const std::string& name : *names) {
+      if (settings.in_process && host_kind(name) == HostKind::kPython)
+        bad_usage(fmt::format(
+            "--in-process: {} is an engine in Python and has a process of its own", name));
+    }
   }
   if (!settings.ids.empty() && was_given(settings, "n-depth")) {
     bad_usage("--ids and --n-depth exclude each other: the depth is the number of ids less one");

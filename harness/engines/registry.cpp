@@ -2,10 +2,15 @@
 
 #include <algorithm>
 
+#include "harness/engines/plugin_file.h"
+#include "references/base/data_root.h"
+
 namespace mkbench {
 namespace {
 
 using enum PrecisionClass;
+
+constexpr char kHfSettings[] = "SDPA attention, all else as PyTorch has it; reports say how";
 
 constexpr EngineRow kRows[] = {
     {.name = "ring",
@@ -51,6 +56,25 @@ constexpr EngineRow kRows[] = {
      .cuda = true,
      .cpu = true,
      .compiles = true},
+    {.name = "hf",
+     .help = "Hugging Face transformers with its growing KV cache, one forward pass for each "
+             "token; skipped where Python lacks transformers",
+     .settings = kHfSettings,
+     .host = HostKind::kPython,
+     .precision = kBf16,
+     .roles = kCandidate | kYardstick,
+     .file = "baselines/hf_decoder.py",
+     .cuda = true,
+     .cpu = true},
+    {.name = "hf-static",
+     .help = "hf with transformers' static KV cache, on a GPU one CUDA graph for each token",
+     .settings = kHfSettings,
+     .host = HostKind::kPython,
+     .precision = kBf16,
+     .roles = kCandidate | kYardstick,
+     .file = "baselines/hf_static_decoder.py",
+     .cuda = true,
+     .cpu = true},
     {.name = kCeilingName,
      .help = "reads a copy of the weights and KV rows and does nothing else; takes part in "
              "decode tests on a GPU that read far more than L2 holds",
@@ -86,6 +110,17 @@ std::vector<std::string> engine_names(Role role) {
     if ((row.roles & role) != 0) names.emplace_back(row.name);
   }
   return names;
+}
+
+HostKind host_kind(const std::string& engine) {
+  const EngineRow* row = find_engine(engine_of_run(engine));
+  if (row != nullptr) return row->host;
+  return is_python_engine(engine) ? HostKind::kPython : HostKind::kCuda;
+}
+
+std::string name_in_host(const std::string& engine) {
+  const EngineRow* row = find_engine(engine);
+  return row == nullptr || row->file.empty() ? engine : (data_root() / row->file).string();
 }
 
 std::string resolve_engine(const std::string& name, bool ring_runs) {

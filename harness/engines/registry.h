@@ -28,7 +28,8 @@ struct EngineRow {
   std::string_view settings{};  // pinned library settings, one line; empty: none
   HostKind host;
   PrecisionClass precision;
-  unsigned roles;                  // bits of Role
+  unsigned roles;           // bits of Role
+  std::string_view file{};  // the Python file that makes it, below data_root(); empty for others
   bool cuda = false, cpu = false;  // the devices that it can run on
   bool compiles = false;  // its code is compiled when it is first opened, which may take minutes
 
@@ -45,6 +46,10 @@ bool rounds_logits(std::string_view name);
 PrecisionClass precision_of(std::string_view name, const EngineCapabilities& told);
 // The names of the rows with `role`, in the table's order.
 std::vector<std::string> engine_names(Role role);
+// The kind of the host that holds an engine.
+HostKind host_kind(const std::string& engine);
+// How an engine's host knows it: by the path of its row's Python file if there is one, else by name.
+std::string name_in_host(const std::string& engine);
 
 // --compare none: the judge still judges, but is not timed, and no speed-up is quoted.
 inline constexpr char kNoBaseline[] = "none";

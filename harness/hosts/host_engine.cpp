@@ -5,14 +5,13 @@
 #include <cstring>
 #include <utility>
 
-#include "harness/engines/plugin_file.h"
 #include "harness/engines/registry.h"
 #include "references/shared_snapshot.h"
 
 namespace mkbench {
 namespace {
 
-// Limits for opening an engine, and for one that may compile its code first.
+// Limits for opening an engine, and for one that may compile or import its code first.
 constexpr double kOpenLimitS = 120, kCompilingOpenLimitS = 900;
 // CallLimit::expected_s of a prefill or decode: 10 x what its pace predicts, and at least 20 s.
 constexpr double kPaceFactor = 10, kLeastLimitS = 20;
@@ -24,8 +23,8 @@ WeightsPlace place_of(const ModelWeights& weights) {
 
 double open_limit_s(const std::string& engine) {
   const EngineRow* row = find_engine(engine);
-  const bool compiles = row != nullptr ? row->compiles : is_python_engine(engine);
-  return compiles ? kCompilingOpenLimitS : kOpenLimitS;
+  const bool compiles = row != nullptr && row->compiles;
+  return compiles || host_kind(engine) == HostKind::kPython ? kCompilingOpenLimitS : kOpenLimitS;
 }
 
 }  // namespace
@@ -49,8 +48,10 @@ HostEngine::HostEngine(std::shared_ptr<HostLink> link, const EngineRequest& requ
   const ModelWeights shared = share_weights(weights);
   const auto begin = std::chrono::steady_clock::now();
   const double limit = open_limit_s(request.name);
-  opened_ =
-      ask<Opened>(*link_, OpenCall{request, place_of(shared)}, {limit, std::max(limit, timeout_s)});
+  OpenCall call{request, place_of(shared)};
+  call.request.name = name_in_host(name_);
+  opened_ = ask<Opened>(*link_, call, {limit, std::max(limit, timeout_s)});
+  if (call.request.name != name_) opened_.capabilities.name = name_;
   const std::chrono::duration<double, std::milli> ms = std::chrono::steady_clock::now() - begin;
   open_ms_ = ms.count();
   state_ = opened_.state;

@@ -12,7 +12,6 @@
 
 #include "harness/device/host_machine.h"
 #include "harness/device/program_output.h"
-#include "harness/engines/plugin_file.h"
 #include "harness/hosts/host_process.h"
 #include "harness/wire/build_id.h"
 #include "references/base/data_root.h"
@@ -59,12 +58,6 @@ std::string find_program(const std::string& name) {
 HostEngine& host_engine(Engine& engine) {
   if (auto* held = dynamic_cast<HostEngine*>(&engine)) return *held;
   throw Error(ErrorKind::kRuntime, "no host holds this engine");
-}
-
-HostKind host_kind(const std::string& engine) {
-  const EngineRow* row = find_engine(engine_of_run(engine));
-  if (row != nullptr) return row->host;
-  return is_python_engine(engine) ? HostKind::kPython : HostKind::kCuda;
 }
 
 HostCommand host_command(HostKind kind, const std::string& holds, const std::string& python) {
@@ -150,8 +143,9 @@ std::unique_ptr<Engine> Hosts::open(const EngineRequest& request, const ModelWei
 }
 
 int64_t Hosts::bytes(const EngineRequest& request, const ModelConfig& config) {
-  return ask<Described>(link(holder_of(request.name), host_kind(request.name)),
-                        DescribeCall{request, config}, kQuestion)
+  DescribeCall call{request, config};
+  call.request.name = name_in_host(request.name);
+  return ask<Described>(link(holder_of(request.name), host_kind(request.name)), call, kQuestion)
       .bytes;
 }
 

@@ -19,8 +19,6 @@ using StartHost = std::function<std::shared_ptr<HostLink>(HostKind kind, const s
 
 // The proxy behind an engine that Hosts::open() has made. Throws Error for any other engine.
 HostEngine& host_engine(Engine& engine);
-// The kind of the host that holds an engine.
-HostKind host_kind(const std::string& engine);
 // The program of a host: one in this program's folder, or `python` as start_processes() takes it.
 HostCommand host_command(HostKind kind, const std::string& holds, const std::string& python);
 

@@ -18,7 +18,7 @@ enum class ErrorKind {
   kTimeout,            // a call made progress, but did not end in its time
   kIntegrity,          // protected data has changed: a checksum, a guard, poison
   kRuntime,            // anything else
-  kNotBuilt,           // an optional engine cannot be built on this machine, and is skipped
+  kNotBuilt,           // an optional engine cannot be made on this machine, and is skipped
 };
 
 // The message is one line; it names file, field, found and wanted value where they exist.

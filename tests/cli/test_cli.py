@@ -38,7 +38,10 @@ class Usage(CliTest):
         self.assertEqual(listed.returncode, 0, listed.stderr)
         for word in ("host-twin", "eager", "tiny-untied", "synthetic:deep", "cpu "):
             self.assertIn(word, listed.stdout)
-        self.assertRegex(self.mkbench("list", "engines", "-v").stdout, r"eager .*\n +in libtorch; precision bf16; TF32 off")
+        listed = self.mkbench("list", "engines", "-v").stdout
+        self.assertRegex(listed, r"eager .*\n +in libtorch; precision bf16; TF32 off")
+        self.assertRegex(listed, r"hf .*\(cpu, cuda\)\n +in Python; precision bf16; SDPA attention")
+        self.assertRegex(listed, r"ring .*\n +in CUDA and C\+\+; precision fp32-accumulate\n")
 
     def test_unknown_variable_of_ours_is_told(self):
         result = self.mkbench("--version", env={"MKBENCH_N_GENN": "3"})

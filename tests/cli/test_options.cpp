@@ -222,6 +222,9 @@ TEST_CASE("engines that are files are taken by their path; one in Python is not 
   CHECK(settings_of({}).python.empty());
   CHECK_THROWS_WITH(settings_of({"--engine", "ring,./mine.py", "--in-process"}),
                     ContainsText("--in-process: ./mine.py is an engine in Python"));
+  for (const char* flag : {"--engine", "--compare"})
+    CHECK_THROWS_WITH(settings_of({flag, "graph,hf", "--in-process"}),
+                      ContainsText("--in-process: hf is an engine in Python"));
   CHECK(settings_of({"--engine", "./mine.so", "--in-process"}).in_process);
 }
 

@@ -3,7 +3,7 @@
 import json
 import unittest
 
-from support.cli_support import DATA, ROOT, CliTest
+from support.cli_support import DATA, CliTest
 from support.snapshot_files import Checkpoint
 
 NAMES = {"model.embed_tokens.weight": "talker.model.codec_embedding.weight", "lm_head.weight": "talker.codec_head.weight"}
@@ -44,7 +44,7 @@ class Talker(CliTest):
     def test_transformers_reads_it_as_qwen3(self):
         """An engine in Python gets a folder that Qwen3ForCausalLM loads."""
         folder = talker_of("tiny-untied").write(self.folder / "tts")
-        done = self.bench("--n-gen", "4", "--model", str(folder), "--engine", str(ROOT / "tests" / "engines" / "hf_decoder.py"))
+        done = self.bench("--n-gen", "4", "--model", str(folder), "--engine", "hf")
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertEqual([engine["verdict"] for engine in self.report()["cases"][0]["engines"]], ["PASS_LIVE"] * 2)
 

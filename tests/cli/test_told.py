@@ -11,7 +11,7 @@ import subprocess
 import time
 import unittest
 
-from support.cli_support import BINARY, ROOT, CliTest, environment
+from support.cli_support import BINARY, CliTest, environment
 
 
 class FullDisk(CliTest):
@@ -114,7 +114,7 @@ class Foretold(CliTest):
 
     @unittest.skipIf(importlib.util.find_spec("transformers") is None, "this Python has no transformers")
     def test_memory_of_four_layers_with_an_engine_in_python(self):
-        self.check_peak_of_a_cut(f"host-twin,{ROOT / 'tests' / 'engines' / 'hf_decoder.py'}")
+        self.check_peak_of_a_cut("host-twin,hf")
 
 
 class Told(CliTest):

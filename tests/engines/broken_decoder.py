@@ -1,6 +1,10 @@
 """hf_decoder.py with the angles of another RoPE theta: each single step looks plausible."""
 
-import hf_decoder
+import pathlib
+import sys
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "baselines"))
+import hf_decoder  # noqa: E402
 
 
 class Decoder(hf_decoder.Decoder):

@@ -1,4 +1,5 @@
 // The rows of engines and models: every engine row has its maker, every name its own row.
+#include <filesystem>
 #include <map>
 #include <set>
 #include <string>
@@ -14,7 +15,7 @@
 namespace mkbench {
 namespace {
 
-TEST_CASE("every engine of the registry is made by exactly one maker, in the program of its row") {
+TEST_CASE("every engine of the registry is made by one maker in its row's program, or by a file") {
   // Makers without a row: the engine of the fault corpus, and the maker of all plugins.
   std::map<std::string, HostKind> made,
       listed = {{kPlainWithFaults, HostKind::kCuda}, {kPluginMaker, HostKind::kCuda}};
@@ -29,7 +30,13 @@ TEST_CASE("every engine of the registry is made by exactly one maker, in the pro
   }
   for (const EngineRow& row : engine_rows()) {
     INFO(row.name);
-    CHECK(listed.emplace(row.name, row.host).second);
+    CHECK(row.file.empty() == (row.host != HostKind::kPython));
+    if (row.file.empty()) {
+      CHECK(listed.emplace(row.name, row.host).second);
+      CHECK(name_in_host(std::string(row.name)) == row.name);
+    } else {
+      CHECK(std::filesystem::is_regular_file(name_in_host(std::string(row.name))));
+    }
     CHECK(find_engine(row.name) == &row);
     CHECK((row.cuda || row.cpu));
     CHECK(row.roles != 0);
@@ -50,6 +57,7 @@ TEST_CASE("one engine judges, and its other runs belong to it") {
   CHECK(rounds_logits(kJudgeName));
   CHECK_FALSE(rounds_logits("ring"));
   CHECK_FALSE(rounds_logits("./somebody.so"));
+  CHECK(name_in_host("./somebody.py") == "./somebody.py");
   for (const bool cuda : {true, false}) {
     const EngineRow* row = find_engine(resolve_engine(default_engine(cuda), false));
     REQUIRE(row != nullptr);

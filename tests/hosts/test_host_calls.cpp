@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "harness/hosts/host_engine.h"
+#include "references/base/data_root.h"
 #include "references/base/error.h"
 #include "tests/support/catch2.h"
 #include "tests/support/fake_link.h"
@@ -87,6 +88,22 @@ TEST_CASE("opening may take two minutes, or --timeout where that is longer") {
     CHECK(open.weights.name == "random");
     CHECK_FALSE(open.weights.folder.empty());  // weights in memory have been shared
     CHECK_FALSE(open.weights.stamp.empty());
+  }
+}
+
+TEST_CASE("compiling or importing may take 15 minutes; a Python engine with a row keeps its name") {
+  for (const std::string name : {"hf", "./hf.py", "compiled"}) {
+    auto link = std::make_shared<FakeLink>();
+    link->answer = [](const ToHost& call) -> std::optional<FromHost> {
+      if (!std::holds_alternative<OpenCall>(call)) return std::nullopt;
+      return Opened{7, {.name = "hf@hf.py"}, "", {}};
+    };
+    const HostEngine engine(link, {.name = name, .max_context = 64}, odd_weights(), 5);
+    CHECK(link->asked.front().limit.expected_s == 900);
+    const std::string& asked = std::get<OpenCall>(link->asked.front().call).request.name;
+    CHECK(asked == (name == "hf" ? (data_root() / "baselines/hf_decoder.py").string() : name));
+    CHECK(engine.capabilities().name == (name == "hf" ? "hf" : "hf@hf.py"));
+    CHECK(engine.name() == name);
   }
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "harness/hosts/hosts.h"
+#include "references/base/data_root.h"
 #include "references/base/error.h"
 #include "tests/support/catch2.h"
 #include "tests/support/fake_link.h"
@@ -38,18 +39,25 @@ struct FakeHosts {
 
 TEST_CASE("each engine has the kind of host that its row names; the judge's runs share one") {
   FakeHosts fakes;
-  for (const char* name : {"ring", "host-twin", "./somebody.so", "./engine.py", "eager",
+  for (const char* name : {"ring", "host-twin", "./somebody.so", "./engine.py", "hf", "eager",
                            "eager-fp32", "eager-head-fp32"})
     fakes.hosts.expect(name);
-  const std::map<std::string, HostKind> wanted = {
-      {"ring", HostKind::kCuda},          {"host-twin", HostKind::kCuda},
-      {"./somebody.so", HostKind::kCuda}, {"./engine.py", HostKind::kPython},
-      {"eager", HostKind::kTorch},        {"the judge's runs", HostKind::kTorch}};
+  const std::map<std::string, HostKind> wanted = {{"ring", HostKind::kCuda},
+                                                  {"host-twin", HostKind::kCuda},
+                                                  {"./somebody.so", HostKind::kCuda},
+                                                  {"./engine.py", HostKind::kPython},
+                                                  {"hf", HostKind::kPython},
+                                                  {"eager", HostKind::kTorch},
+                                                  {"the judge's runs", HostKind::kTorch}};
   CHECK(fakes.kinds == wanted);
   for (const auto& [holds, links] : fakes.links) {
     CHECK(links.size() == 1);
     CHECK(links[0]->asked.empty());  // started, and not asked yet
   }
+  fakes.link("hf").answer = [](const ToHost&) { return Described{12}; };
+  CHECK(fakes.hosts.bytes({.name = "hf"}, {}) == 12);
+  CHECK(std::get<DescribeCall>(fakes.link("hf").asked[0].call).request.name ==
+        data_root() / "baselines/hf_decoder.py");
   fakes.link("ring").lives = false;
   fakes.hosts.expect("ring");
   CHECK(fakes.links["ring"].size() == 2);

@@ -182,6 +182,7 @@ TEST_CASE("an exception in a Python engine fails its call") {
                                    {"env_unfit", ErrorKind::kEnvUnfit},
                                    {"unsupported_device", ErrorKind::kUnsupportedDevice},
                                    {"integrity", ErrorKind::kIntegrity},
+                                   {"not_built", ErrorKind::kNotBuilt},
                                    {"no such kind", ErrorKind::kRuntime}}) {
     INFO(name);
     CHECK(raised(fmt::format("raise type('Own', (Exception,), {{'mkbench_kind': '{}'}})", name))
@@ -195,6 +196,10 @@ TEST_CASE("an exception in a Python engine fails its call") {
   CHECK_THAT(missing.what(), ContainsText("No module named 'nothing_like_this'"));
   CHECK_THAT(missing.what(),
              ContainsText("; the Python is " MKBENCH_PYTHON ", --python names another"));
+  const Error optional =
+      raised("raise type('Own', (ImportError,), {'mkbench_kind': 'not_built'})('found 4')");
+  CHECK(optional.kind() == ErrorKind::kNotBuilt);
+  CHECK_THAT(optional.what(), ContainsText("; the Python is " MKBENCH_PYTHON));
   CHECK_THAT(raised("raise ValueError('x' * 400)").what(),
              ContainsText(std::string(288, 'x') + "... (altered.py, line 9)"));
   // The engine's own line comes before those of the libraries that it calls.

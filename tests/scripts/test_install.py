@@ -126,6 +126,10 @@ class Installation(InstalledTest):
         wanted = set().union(*map(imported, started | {"capture_reference.py"})) | {"torch_decoder.py"}
         self.assertEqual(there, wanted)
 
+    def test_baselines_in_python_are_there(self):
+        names = {path.name for path in (ROOT / "baselines").glob("*.py")}
+        self.assertEqual({path.name for path in (self.root / "baselines").iterdir()}, names)
+
     def test_what_needs_a_clone_says_so_in_one_line(self):
         result = self.installed("selftest", "--timing", "--device", "cpu", "--quiet")
         self.assertNotEqual(result.returncode, 0)

@@ -18,6 +18,8 @@ namespace {
 
 constexpr char kListedModel[] = "synthetic";  // the model for which "megakernel" is resolved
 
+constexpr const char* kMadeOf[] = {"CUDA and C++", "libtorch", "Python"};  // by HostKind
+
 // "cpu, cuda"
 std::string devices_of(const EngineRow& row) {
   return fmt::format("{}{}{}", row.cpu ? "cpu" : "", row.cpu && row.cuda ? ", " : "",
@@ -29,8 +31,7 @@ void list_role(Role role, bool verbose) {
     if ((row.roles & role) == 0) continue;
     fmt::print("  {:<12} {} ({})\n", row.name, row.help, devices_of(row));
     if (!verbose) continue;
-    fmt::print("  {:<12} in {}; precision {}{}{}\n", "",
-               row.host == HostKind::kTorch ? "libtorch" : "CUDA and C++",
+    fmt::print("  {:<12} in {}; precision {}{}{}\n", "", kMadeOf[static_cast<size_t>(row.host)],
                precision_class_name(row.precision), row.settings.empty() ? "" : "; ", row.settings);
   }
 }

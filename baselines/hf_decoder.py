@@ -1,16 +1,29 @@
-"""HF transformers behind references/decoder.py, as it comes: bf16, SDPA attention, a growing KV cache."""
+"""The engine hf: Hugging Face transformers behind references/decoder.py, in bf16 with SDPA attention, a growing KV cache
+and one forward pass for each token, as a loop around a model or generate() runs it.
+"""
 
 import os
 
 # Rows that are copied to a longer place in every step would leave the allocator with pieces of all lengths.
 os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")  # read when torch first uses the card
 
-import torch  # noqa: E402
-from transformers import AutoModelForCausalLM, DynamicCache  # noqa: E402
-from transformers.utils import logging  # noqa: E402
+try:
+    import torch
+    import transformers
+    from transformers import AutoModelForCausalLM, DynamicCache
+    from transformers.utils import logging
+
+    if int(transformers.__version__.partition(".")[0]) < 5:
+        raise ImportError(f"found transformers {transformers.__version__}")
+except ImportError as missing:
+    error = ImportError(f"hf needs torch and transformers 5 or later (pip install torch 'transformers>=5'): {missing}")
+    error.mkbench_kind = "not_built"  # the engine is skipped
+    raise error from missing
 
 logging.disable_progress_bar()
 
+THREADS = torch.get_num_threads()
+SMALL = 10_000_000  # parameters: waking a second thread takes longer than an operation of a smaller model
 PREFILL_CHUNK = 512  # rows at a time: the scores of a whole long prompt would not fit
 
 
@@ -19,13 +32,20 @@ class Decoder:
     precision = "bf16"
 
     def open(self, folder, device, max_context):
-        if device.type == "cpu":
-            torch.set_num_threads(1)  # the models that fit a CPU are too small to share out
         self.model = AutoModelForCausalLM.from_pretrained(
-            folder, dtype=torch.bfloat16, attn_implementation="sdpa", local_files_only=True).to(device).eval()
+            folder, dtype=torch.bfloat16, attn_implementation="sdpa", local_files_only=True,
+            trust_remote_code=False).to(device).eval()
+        if device.type == "cpu":
+            torch.set_num_threads(1 if self.model.num_parameters() < SMALL else THREADS)
         # cuDNN's attention, which SDPA takes on newer cards, gives other bits from call to call.
         self.deterministic = device.type == "cpu"
         self.indices = torch.arange(self.model.config.vocab_size, device=device)
+        matmul = torch.backends.cuda.matmul
+        self.settings = (
+            f"transformers={transformers.__version__} torch={torch.__version__} "
+            f"attention={self.model.config._attn_implementation} allow_tf32={int(matmul.allow_tf32)} "
+            f"allow_bf16_reduced_precision_reduction={int(matmul.allow_bf16_reduced_precision_reduction)} "
+            f"cpu_threads={torch.get_num_threads()}")
 
     def prefill(self, ids):
         self.cache = self.empty_cache()

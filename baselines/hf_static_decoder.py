@@ -1,4 +1,4 @@
-"""HF transformers' static KV cache behind references/decoder.py, on a card one CUDA graph a token.
+"""The engine hf-static: hf_decoder.py with transformers' static KV cache, on a card one CUDA graph a token.
 
 Attention reads all max_context rows in every step and masks those that are not written, as this cache does.
 """
