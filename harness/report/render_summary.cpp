@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "harness/report/known_errors.h"
 #include "harness/report/readings.h"
@@ -33,6 +34,18 @@ std::string tokens_line(const Report& report) {
   if (steps > 0)
     text += fmt::format("{}tokens that the reference is sure of: {} of {} equal",
                         text.empty() ? "" : "; ", with_commas(matched), with_commas(steps));
+  return text;
+}
+
+// A line for each model that is not judged in the type that it is stored in.
+std::string rounded_lines(const Report& report) {
+  std::set<std::string> told;
+  std::string text;
+  for (const CaseReport& c : report.cases) {
+    const std::string note = rounded_note(c);
+    if (!note.empty() && told.insert(c.model).second)
+      text += fmt::format("{}: {}\n", one_line(c.model), note);
+  }
   return text;
 }
 
@@ -96,6 +109,7 @@ std::string render_summary(const Report& report, double seconds, const std::stri
     if (c.verdict == Verdict::kPass || c.verdict == Verdict::kPassLive) continue;
     text += fmt::format("{}: {}\n", one_line(c.name), verdict_note(c));
   }
+  text += rounded_lines(report);
   const bool passed = report.exit_code == 0;
   for (const std::string& line : {tokens_line(report), caution_line(report, style),
                                   passed ? next_line(report) : std::string()}) {

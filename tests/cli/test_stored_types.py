@@ -39,7 +39,7 @@ class StoredTypes(CliTest):
         manifest = json.loads((DATA / "tiny-untied" / "manifest.json").read_text())
         self.assertEqual(model["weights_sha256"], manifest["weights_sha256"])
         self.assertEqual(model["rounded"], "17 F16, 29 F32 of 47 tensors")
-        self.assertEqual(done.stdout.count("- rounded to bf16 for truth, baselines and engines alike: 17 F16, 29 F32 of"), 1)
+        self.assertEqual(done.stdout.count("17 F16, 29 F32 of 47 tensors are rounded to bf16"), 1)
 
 
 if __name__ == "__main__":

@@ -159,6 +159,17 @@ TEST_CASE("tensors that the loader rounds are counted, and hashed as rounded") {
   CHECK(has(rounded, Severity::kInformation, "rounded to bf16", "2 F32 of 24 tensors"));
   CHECK(hash_of(plain).size() == 64);
   CHECK(hash_of(rounded) == hash_of(plain));
+
+  // A type that is not read is not counted, nor are its values compared.
+  const Inspection refused = inspect_changed([](const fs::path& folder) {
+    std::vector<FileTensor> tensors = micro_tensors();
+    tensors.push_back(make_tensor("lm_head.weight", {6, 4}, 0));
+    tensors.front() = {tensors.front().name, "F64", {6, 4}, std::string(8 * 24, '<')};
+    write_file(folder / "model.safetensors", safetensors_bytes(tensors));
+  });
+  CHECK(has(refused, Severity::kUnsupported, "tensor dtype", "F64"));
+  CHECK_FALSE(has(refused, Severity::kInformation, "rounded to bf16"));
+  CHECK_FALSE(has(refused, Severity::kFatal, "tie_word_embeddings"));
 }
 
 TEST_CASE("a tied head of another type is compared by its rounded values") {

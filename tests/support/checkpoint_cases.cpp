@@ -238,7 +238,7 @@ void add_value_cases(std::vector<InputCase>& cases) {
         set_value(tensor, 9, 0xff80);
         set_value(tensor, 15, 0x7f80);
       }),
-      {kFile, kKProj, "3 values", "index 7", "row 1, column 3"});
+      {kFile, kKProj, "3 values", "index 7", "row 1, column 3)\n"});
   add("S45", "NaN in the embedding",
       tensors_with([](Tensors& t) { set_value(find_tensor(t, kEmbed), 23, 0xffff); }),
       {kEmbed, "1 values", "index 23"});
@@ -278,6 +278,11 @@ void add_value_cases(std::vector<InputCase>& cases) {
   add("S45", "F32, large and negative", k_proj(9, 0xff7fffff),
       {kKProj, "9 values are NaN or Inf", place + ": -3.4028235e+38 in the file"});
   add("S45", "F32, NaN", k_proj(2, 0x7f800001), {kKProj, "2 values are NaN or Inf", place + "\n"});
+  add("S45", "F16, Inf", tensors_with([](Tensors& t) {
+        find_tensor(t, kKProj) = stored_as(find_tensor(t, kKProj), "F16");
+        set_value(find_tensor(t, kKProj), 15, 0xfc00);
+      }),
+      {kKProj, "1 values are NaN or Inf, the first at index 15 (row 3, column 3)\n"});
   add("S45", "F32, all too small", tensors_with([](Tensors& t) {
         std::string data;
         for (const uint32_t bits : {0x00008000u, 0x80008000u, 0u, 1u}) append_f32(data, bits);
