@@ -7,6 +7,8 @@ set(MKBENCH_DATA
   LICENSE
   references/decoder.py
   references/engine_abi.h
+  references/step_decoder.py
+  references/step_engine.h
   references/model/shape.h
   references/model/published.h
   reports/ratchet.json
@@ -15,8 +17,10 @@ set(MKBENCH_DATA
   scripts/requirements/smollm2-135m.txt
   # Examples of engines, to start from.
   tests/engines/hf_decoder.py
+  tests/plugins/foreign_decoder.h
   tests/plugins/naive_cpu.cpp
-  tests/plugins/naive_cuda.cu)
+  tests/plugins/naive_cuda.cu
+  tests/plugins/step_cpu.cpp)
 # Programs of scripts/ that mkbench starts, those that a user starts for a model (docs/real-weights.md), and what they
 # import: tests/scripts/test_install.py compares this list with the imports.
 set(MKBENCH_SCRIPTS
