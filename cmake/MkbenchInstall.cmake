@@ -9,6 +9,8 @@ set(MKBENCH_DATA
   baselines/hf_static_decoder.py
   references/decoder.py
   references/engine_abi.h
+  references/step_decoder.py
+  references/step_engine.h
   references/model/shape.h
   references/model/published.h
   reports/ratchet.json
@@ -16,8 +18,10 @@ set(MKBENCH_DATA
   scripts/requirements/fleet.txt
   scripts/requirements/smollm2-135m.txt
   # Examples of engines, to start from.
+  tests/plugins/foreign_decoder.h
   tests/plugins/naive_cpu.cpp
-  tests/plugins/naive_cuda.cu)
+  tests/plugins/naive_cuda.cu
+  tests/plugins/step_cpu.cpp)
 # Programs of scripts/ that mkbench starts, those that a user starts for a model (docs/real-weights.md), and what they
 # import: tests/scripts/test_install.py compares this list with the imports.
 set(MKBENCH_SCRIPTS

@@ -5,7 +5,8 @@
  *
  * A shared library exports one function, mkbench_engine_table(), which returns a table of
  * functions. This header is all that it needs: C99 or C++, no other file of mkbench, nothing to
- * link against. tests/plugins/naive_cpu.cpp and naive_cuda.cu are complete examples.
+ * link against. tests/plugins/naive_cpu.cpp is a complete example. step_engine.h, in C++, makes the
+ * table from a class that decodes one token at a time.
  *
  * mkbench calls the functions of one engine from one thread. Text is UTF-8, ends with 0, and stays
  * valid until the next call of the same engine. Functions that return int32_t return MKBENCH_OK or

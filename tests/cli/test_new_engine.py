@@ -22,9 +22,9 @@ def kernel(language):
     if language == "python":
         return (KERNELS / "kernel.py").read_text().split("class Kernel:\n")[1]
     if language != "cuda":
-        return (KERNELS / "kernel.c").read_text()
+        return (ROOT / "tests" / "plugins" / "foreign_decoder.h").read_text() + (KERNELS / f"kernel.{language}").read_text()
     naive = (ROOT / "tests" / "plugins" / "naive_cuda.cu").read_text()
-    begin, end = naive.index("// Returns to every thread"), naive.index("// Device memory that is freed")
+    begin, end = naive.index("// Returns to every thread"), naive.index("int blocks_for(")
     return ("constexpr int kThreads = 256, kArgmaxThreads = 1024;\n" + naive[begin:end]
             + (KERNELS / "kernel.cu").read_text())
 
@@ -86,14 +86,15 @@ class Folders(NewEngineTest):
                 folder = self.new(language, f"{language} 1")
                 files = {file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()}
                 workflows = {f".github/workflows/mkbench-{job}.yml" for job in WORKFLOWS[language]}
-                built = {"Makefile", "engine_abi.h"} if language != "python" else set()
+                headers = {"c": {"engine_abi.h"}, "python": {"step_decoder.py"}}.get(language, {"engine_abi.h", "step_engine.h"})
+                built = headers | ({"Makefile"} if language != "python" else set())
                 self.assertEqual(files, {source, "README.md", "gate.sh", ".gitignore"} | workflows | built)
                 texts = {file: (folder / file).read_text() for file in files}
                 self.assertEqual([f for f, text in texts.items() if re.search("@[A-Z]+@", text)], [])
                 self.assertIn(f'"{language}-1"', texts[source])
                 self.assertIn(f"`{source}`", texts["README.md"])
-                if built:
-                    self.assertEqual(texts["engine_abi.h"], (ROOT / "references" / "engine_abi.h").read_text())
+                for header in headers:
+                    self.assertEqual(texts[header], (ROOT / "references" / header).read_text())
 
     def test_it_says_what_comes_next(self):
         told = self.mkbench("new-engine", "a folder/of mine", "c")
@@ -136,8 +137,8 @@ class C(NewEngineTest):
         self.assertEqual((done.returncode, done.stderr), (0, ""), done.stdout)
 
     def test_empty_it_fails_with_the_place(self):
-        """By the commands of docs/new-engine.md, which are those of its own README: what is called first is named, with
-        its line."""
+        """By the commands of docs/new-engine.md, which are those of its own README: the function is named, with its
+        line."""
         begin, gate = blocks(PAGE)
         self.assertEqual(gate, "bash gate.sh cpu\n")  # see below
         done = self.shell(self.folder, begin)
@@ -149,7 +150,7 @@ class C(NewEngineTest):
                             done.stdout)
         self.assertEqual(len(places), 2, done.stdout)  # of parity, and of run
         for function, line in places:
-            self.assertIn(f'not_written(e, "{function}", __LINE__)', source[int(line) - 1])
+            self.assertIn(f'"{function} is not written yet: %s:%d", __FILE__, __LINE__', source[int(line) - 1])
             self.assertIn(f"{function} is not written yet: engine.c:{line}\n", (ROOT / PAGE).read_text())
         rows = [line for line in done.stdout.splitlines() if line.startswith("|") and "engine.so" in line]
         self.assertEqual([row for row in rows if "PASS" in row], [])
@@ -245,7 +246,7 @@ class Python(NewEngineTest):
         report = self.report()
         engine = self.engine(report, str(empty))
         self.assertEqual(engine["verdict"], "RUNTIME_ERROR")
-        place = re.search(r"(prefill|decode) is not written yet \(engine\.py, line (\d+)\)", engine["reasons"][0])
+        place = re.search(r"(step) is not written yet \(engine\.py, line (\d+)\)", engine["reasons"][0])
         self.assertTrue(place, engine["reasons"])
         line = empty.read_text().splitlines()[int(place[2]) - 1]
         self.assertIn(f'NotImplementedError("{place[1]} is not', line)

@@ -21,7 +21,7 @@ class OnTheGpu(test_new_engine.NewEngineTest):
     def test_empty_and_filled_in(self):
         result, engine = self.judged(self.new("cuda", "empty"))
         self.assertEqual((result.returncode, engine["verdict"]), (1, "RUNTIME_ERROR"), result.stdout + result.stderr)
-        self.assertRegex(engine["reasons"][0], r"(prefill|decode) is not written yet: engine\.cu:\d+")
+        self.assertRegex(engine["reasons"][0], r"steps is not written yet: engine\.cu:\d+")
         result, engine = self.judged(self.new("cuda", filled=True))
         self.assertEqual((result.returncode, engine["verdict"]), (0, "PASS"), result.stdout + result.stderr)
         self.assertEqual(engine["resolved_name"], "my-kernel@engine.so")

@@ -79,7 +79,12 @@ class IncludeArrows(unittest.TestCase):
         self.assertIn("outside", check_includes.check_file("scripts/a.cpp", "")[0])
         template = "scripts/templates/c/engine.c"
         self.assertEqual(check_includes.check_file(template, '#include <stdio.h>\n#include "engine_abi.h"\n'), [])
+        self.assertEqual(check_includes.check_file(template, '#include "step_engine.h"\n'), [])
         self.assertIn("alone", check_includes.check_file(template, '#include "references/engine_abi.h"\n')[0])
+        text = '#include "engine_abi.h"\n'
+        self.assertEqual(check_includes.check_file("references/step_engine.h", text), [])
+        for path, text in (("references/config.h", text), ("references/step_engine.h", '#include "config.h"\n')):
+            self.assertIn("written from the root", check_includes.check_file(path, text)[0])
 
     def test_allowed_includes(self):
         for path, include in [

@@ -16,9 +16,9 @@ class Kernel:
         low, high = x[..., :half], x[..., half:]
         return torch.cat([low * angle.cos() - high * angle.sin(), high * angle.cos() + low * angle.sin()], -1)
 
-    def rows(self, ids):
-        """Writes the KV rows of ids, and returns their final hidden vectors, normed."""
-        n, begin, end = len(ids), self.position, self.position + len(ids)
+    def rows(self, ids, begin):
+        """Writes the KV rows of ids from `begin` on, and returns their final hidden vectors, normed."""
+        n, end = len(ids), begin + len(ids)
         places = torch.arange(begin, end, device=self.device)
         hidden = self.embedding[ids].float()
         unseen = torch.arange(end, device=self.device)[None, :] > places[:, None]
@@ -37,19 +37,14 @@ class Kernel:
             x = self.normed(hidden, layer["post_attention_layernorm"])
             gated = torch.nn.functional.silu(x @ layer["gate_proj"].float().T) * (x @ layer["up_proj"].float().T)
             hidden = hidden + gated @ layer["down_proj"].float().T
-        self.position = end
         return self.normed(hidden, self.final_norm)
 
-    def prefill_rows(self, ids):
-        for chunk in ids.split(512):
-            self.rows(chunk)
+    def prefill_rows(self, tokens):
+        for begin in range(0, len(tokens), 512):
+            self.rows(tokens[begin:begin + 512], begin)
 
-    def decode_steps(self, n, forced, logits):
-        ids, head = [], self.head.float()
-        for t in range(n):
-            row = (self.rows(self.pending if forced is None else forced[t:t + 1]) @ head.T)[0]
-            if logits is not None:
-                logits[t] = row
-            self.pending = (row == row.max()).nonzero()[0]
-            ids.append(self.pending)
-        return torch.cat(ids)
+    def step(self, token, position, logits):
+        row = (self.rows(token, position) @ self.head.float().T)[0]
+        if logits is not None:
+            logits.copy_(row)
+        return (row == row.max()).nonzero()[0]

@@ -104,7 +104,7 @@ class AtLength(PluginTest):
     """`mkbench parity`, on the weights of tiny with a context short enough for every cache length."""
 
     def test_checks_that_do_not_apply_say_why(self):
-        paths = {name: str(PLUGINS / f"{name}.so") for name in ("naive_cpu", "naive_cpu_ids")}
+        paths = {name: str(PLUGINS / f"{name}.so") for name in ("naive_cpu", "naive_cpu_ids", "step_cpu")}
         result = self.mkbench("parity", "--engine", ",".join(paths.values()), *self.short_model(160),
                               "--device", "cpu", "--out", str(self.out))
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
@@ -114,7 +114,7 @@ class AtLength(PluginTest):
             engine = self.engine(report, path)
             self.assertEqual(engine["samples"], [])
             checks[name] = {c["name"]: c for c in engine["parity"]["checks"]}
-        for name in ("naive_cpu", "naive_cpu_ids"):
+        for name in paths:
             self.assertEqual(self.engine(report, paths[name])["verdict"], "PASS")
             for check in ("ran", "decided", "strict", "same", "repeats", "sweep", "isolation"):
                 self.assertEqual(checks[name][check]["status"], "passed", checks[name][check])
@@ -125,7 +125,8 @@ class AtLength(PluginTest):
                 without = checks["naive_cpu_ids"][check]
                 self.assertEqual(without["status"], "not_applicable", without)
                 self.assertIn("shows no logits", without["detail"])
-        self.assertEqual(checks["naive_cpu"]["r_rms"]["status"], "passed")
+        for name in ("naive_cpu", "step_cpu"):
+            self.assertEqual(checks[name]["r_rms"]["status"], "passed")
         suite = next(s for s in xml.etree.ElementTree.parse(self.out / "junit.xml").getroot() if "naive_cpu.so" in s.get("name"))
         told = {p.get("name"): p.get("value") for p in suite.iter("property")}
         self.assertEqual(told["precision"], "fp32-accumulate")

@@ -27,6 +27,11 @@ class OnTheGpu(CliTest):
         self.assertGreater(engine["gpu_ms"], 0)
         self.assertEqual(len(engine["samples"]), 2)
 
+    def test_one_that_gives_each_id_to_the_host(self):
+        result, engine = self.judge("step_cuda")
+        self.assertEqual((result.returncode, engine["verdict"]), (0, "PASS"), result.stdout + result.stderr)
+        self.assertEqual(engine["resolved_name"], "step-cuda@step_cuda.so")
+
     def test_full_size_by_the_closed_form_without_logits(self):
         path = str(PLUGINS / "naive_cuda_ids.so")
         result = self.bench("--engine", path, "--device", "cuda", "--model", "synthetic", "-d", "32", "-n", "16",

@@ -47,9 +47,10 @@ class FromAnEmptyFolder(CliTest):
     def test_cpp_ends_with_a_verdict(self):
         folder, result = self.run_block(blocks("README.md", "Judge your own kernel")[0])
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
-        self.assertIn("./engine.so (naive-cpu@engine.so)", result.stdout)
+        self.assertIn("./engine.so (step-cpu@engine.so)", result.stdout)
         self.assertIn("**PASS** (exit code 0, 1 case)", result.stdout)
         self.assertTrue((folder / "engine.so").exists())
+        self.assertLess(len((folder / "engine.cpp").read_text().splitlines()), 60)  # as README says
 
     def test_python_ends_with_a_verdict(self):
         _, result = self.run_block(blocks("README.md", "Judge your own kernel")[2])

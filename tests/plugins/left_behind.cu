@@ -45,8 +45,9 @@ void leave_something() {
   if (create == nullptr) {
     const auto entry = [&](const char* name, unsigned version, auto& function) {
       void* address = nullptr;
-      check(cudaGetDriverEntryPointByVersion(name, &address, version, cudaEnableDefault, &found),
-            name);
+      mkbench_step::check(
+          cudaGetDriverEntryPointByVersion(name, &address, version, cudaEnableDefault, &found),
+          name);
       function = reinterpret_cast<std::decay_t<decltype(function)>>(address);
     };
     entry("cuCtxCreate", 3020, create);
@@ -55,7 +56,7 @@ void leave_something() {
   }
   get(&current);
   int device = 0;
-  check(cudaGetDevice(&device), "cudaGetDevice");
+  mkbench_step::check(cudaGetDevice(&device), "cudaGetDevice");
   if (other == nullptr) create(&other, 0, device);
   set(other);
   stay<<<1, 1>>>(400'000'000);

@@ -1,6 +1,6 @@
-// A Qwen3 decoder of plain CUDA kernels behind mkbench's engine ABI: some 400 launches a token,
+// A Qwen3 decoder of plain CUDA kernels behind mkbench's step_engine.h: some 400 launches a token,
 // one operation a kernel, fp32 between bf16 weights and a bf16 KV cache. Read it beside
-// references/engine_abi.h; it needs nothing else:
+// references/step_engine.h and engine_abi.h; it needs nothing else:
 //
 //     nvcc -O3 -shared -Xcompiler -fPIC -arch=native -I<mkbench's folder> naive_cuda.cu -o mine.so
 #include <cuda_bf16.h>
@@ -8,12 +8,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <exception>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
-#include "references/engine_abi.h"
+#include "references/step_engine.h"
 
 namespace {
 
@@ -35,12 +33,6 @@ constexpr Fault kFault = NAIVE_FAULT;
 using Bf16 = __nv_bfloat16;
 constexpr int kThreads = 256;
 constexpr int kArgmaxThreads = kFault == kVocab ? 384 : 1024;
-
-void check(cudaError_t status, const char* what) {
-  if (status == cudaSuccess) return;
-  throw std::runtime_error(std::string(what) + ": " + cudaGetErrorString(status));
-}
-#define CHECK(call) check((call), #call)
 
 // Returns to every thread the sum of `mine` over a block of kThreads.
 __device__ float block_sum(float mine) {
@@ -82,12 +74,12 @@ struct Watch {
   }
 };
 
-// h = embedding[*id], (n)
+// h = embedding[*id], (n). An id that was not generated, -1, stands for 0.
 __global__ void embed(const Bf16* embedding, const int32_t* id, float* h, int n,
                       Recorded launch = {}) {
   const Watch watch(launch);
   const int i = blockIdx.x * blockDim.x + threadIdx.x;
-  if (i < n) h[i] = __bfloat162float(embedding[size_t(*id) * n + i]);
+  if (i < n) h[i] = __bfloat162float(embedding[size_t(max(*id, 0)) * n + i]);
 }
 
 // out = weight * x / sqrt(mean(x^2) + eps). x, out: (rows, n). Each block computes one row.
@@ -170,9 +162,8 @@ __global__ void swiglu(float* gate, const float* up, int n, Recorded launch = {}
   if (i < n) gate[i] *= up[i] / (1 + expf(-gate[i]));
 }
 
-// Writes the id of the largest logit (the lowest among equals) to *id and *next. One block.
-__global__ void argmax(const float* logits, int n, int32_t* id, int32_t* next,
-                       Recorded launch = {}) {
+// Writes the id of the largest logit (the lowest among equals) to *id. One block.
+__global__ void argmax(const float* logits, int n, int32_t* id, Recorded launch = {}) {
   const Watch watch(launch);
   __shared__ float value[kArgmaxThreads];
   __shared__ int32_t place[kArgmaxThreads];
@@ -194,33 +185,8 @@ __global__ void argmax(const float* logits, int n, int32_t* id, int32_t* next,
     }
     __syncthreads();
   }
-  // place[0] is n where no logit is a number: *id stays -1, and the sequence goes on with id 0.
+  // place[0] is n where no logit is a number: *id stays -1.
   if (threadIdx.x == 0 && place[0] < n) *id = place[0];
-  if (threadIdx.x == 0) *next = place[0] < n ? place[0] : 0;
-}
-
-// Device memory that is freed with its owner.
-template <typename T>
-struct Buffer {
-  T* data = nullptr;
-  explicit Buffer(size_t count) {
-    CHECK(cudaMalloc(reinterpret_cast<void**>(&data), std::max<size_t>(count, 1) * sizeof(T)));
-  }
-  ~Buffer() { cudaFree(data); }
-  Buffer(Buffer&& other) noexcept : data(other.data) { other.data = nullptr; }
-  Buffer(const Buffer&) = delete;
-};
-
-struct Layer {
-  const Bf16 *input_norm, *q, *k, *v, *o, *q_norm, *k_norm, *post_norm, *gate, *up, *down;
-};
-
-const Bf16* find(const mkbench_open& args, const std::string& name) {
-  for (uint32_t i = 0; i < args.tensor_count; ++i) {
-    const mkbench_tensor t = mkbench_own(args.tensors[i]);
-    if (name == t.name && t.dtype == MKBENCH_BF16) return static_cast<const Bf16*>(t.data);
-  }
-  throw std::runtime_error("there is no tensor " + name + " in bf16");
 }
 
 int blocks_for(int n) { return (n + kThreads - 1) / kThreads; }
@@ -245,51 +211,36 @@ class Spans {
   int32_t room_, used_ = room_;
 };
 
-}  // namespace
+struct Naive : mkbench_step::Step {
+  static constexpr const char* name = "naive-cuda";
+  static constexpr uint32_t can = NAIVE_CAN;
+  static constexpr int32_t precision = MKBENCH_PRECISION_FP32_ACCUMULATE;
 
-struct mkbench_engine {
   mkbench_model m;
-  const int max_context;
-  const int q_width = m.heads * m.head_dim, kv_width = m.kv_heads * m.head_dim;
-  const Bf16 *embedding, *final_norm, *head;
-  std::vector<Layer> layers;
-  Buffer<Bf16> keys, values;  // (layers, max_context, kv_width)
-  Buffer<float2> turns;       // (max_context, head_dim / 2)
-  Buffer<float> h, x, q, k, v, mixed, gate, up, logits, scores;
-  Buffer<int32_t> pending, inputs;
+  int max_context, q_width, kv_width;
+  mkbench_step::Weights<Bf16> w;
+  mkbench_step::Memory<Bf16> keys, values;  // (layers, max_context, kv_width)
+  mkbench_step::Memory<float2> turns;       // (max_context, head_dim / 2)
+  mkbench_step::Memory<float> h, x, q, k, v, mixed, gate, up, row, scores;
   Spans spans{nullptr, 0};
-  int position = 0;
-  std::string error;
 
-  explicit mkbench_engine(const mkbench_open& args)
-      : m(mkbench_own(args.model)),
-        max_context(args.max_context),
-        embedding(find(args, "model.embed_tokens.weight")),
-        final_norm(find(args, "model.norm.weight")),
-        head(find(args, "lm_head.weight")),
-        keys(size_t(m.layers) * max_context * kv_width),
-        values(size_t(m.layers) * max_context * kv_width),
-        turns(size_t(max_context) * m.head_dim / 2),
-        h(m.hidden),
-        x(m.hidden),
-        q(q_width),
-        k(kv_width),
-        v(kv_width),
-        mixed(q_width),
-        gate(m.intermediate),
-        up(m.intermediate),
-        logits(m.vocab),
-        scores(size_t(m.heads) * max_context),
-        pending(1),
-        inputs(max_context) {
-    for (int i = 0; i < m.layers; ++i) {
-      const std::string at = "model.layers." + std::to_string(i) + ".";
-      const auto get = [&](const char* name) { return find(args, at + name + ".weight"); };
-      layers.push_back({get("input_layernorm"), get("self_attn.q_proj"), get("self_attn.k_proj"),
-                        get("self_attn.v_proj"), get("self_attn.o_proj"), get("self_attn.q_norm"),
-                        get("self_attn.k_norm"), get("post_attention_layernorm"),
-                        get("mlp.gate_proj"), get("mlp.up_proj"), get("mlp.down_proj")});
-    }
+  void open(const mkbench_model& model, const mkbench_step::Tensors& tensors) {
+    if (model.qk_norm == 0 || model.qkv_bias != 0 || model.rope_scaling != MKBENCH_ROPE_UNSCALED)
+      throw mkbench_step::Unfit("model: wanted QK-norm, no biases of q, k and v, unscaled RoPE");
+    using mkbench_step::make;
+    m = model;
+    max_context = tensors.args.max_context;
+    q_width = m.heads * m.head_dim;
+    kv_width = m.kv_heads * m.head_dim;
+    w = {m, tensors};
+    keys = make<Bf16>(size_t(m.layers) * max_context * kv_width);
+    values = make<Bf16>(size_t(m.layers) * max_context * kv_width);
+    for (auto* buffer : {&h, &x}) *buffer = make<float>(m.hidden);
+    for (auto* buffer : {&q, &mixed}) *buffer = make<float>(q_width);
+    for (auto* buffer : {&k, &v}) *buffer = make<float>(kv_width);
+    for (auto* buffer : {&gate, &up}) *buffer = make<float>(m.intermediate);
+    row = make<float>(m.vocab);
+    scores = make<float>(size_t(m.heads) * max_context);
     // Frequencies and angles are in fp32, as in the model's training; sines and cosines are
     // computed once, in double.
     const auto theta = float(kFault == kTheta ? 1e4 : m.rope_theta);
@@ -300,8 +251,8 @@ struct mkbench_engine {
         table.push_back({float(std::cos(double(angle))), float(std::sin(double(angle)))});
       }
     }
-    CHECK(cudaMemcpy(turns.data, table.data(), table.size() * sizeof(float2),
-                     cudaMemcpyHostToDevice));
+    turns = make<float2>(table.size());
+    mkbench_step::copy(turns.get(), table.data(), table.size() * sizeof(float2));
   }
 
   template <bool kAdd = false>
@@ -315,133 +266,78 @@ struct mkbench_engine {
 
   // Runs one position: writes its KV rows and leaves the final hidden state in h. `id`: device
   // memory.
-  void step(const int32_t* id) {
-    if (position >= max_context) throw std::runtime_error("the KV cache is full");
-    embed<<<blocks_for(m.hidden), kThreads>>>(embedding, id, h.data, m.hidden, spans.next("embed"));
-    const float2* now = turns.data + size_t(position) * m.head_dim / 2;
+  void layers(const int32_t* id, int32_t position) {
+    embed<<<blocks_for(m.hidden), kThreads>>>(w.embedding, id, h.get(), m.hidden,
+                                              spans.next("embed"));
+    const float2* now = turns.get() + size_t(position) * m.head_dim / 2;
     const int rows = position + 1;
-    for (size_t i = 0; i < layers.size(); ++i) {
-      const Layer& w = layers[i];
-      Bf16* all_keys = keys.data + i * max_context * kv_width;
-      Bf16* all_values = values.data + i * max_context * kv_width;
-      norm("input norm", h.data, w.input_norm, x.data, 1, m.hidden);
-      product("q", w.q, x.data, q.data, q_width, m.hidden);
-      product("k", w.k, x.data, k.data, kv_width, m.hidden);
-      product("v", w.v, x.data, v.data, kv_width, m.hidden);
-      norm("norm of q", q.data, w.q_norm, q.data, m.heads, m.head_dim);
-      norm("norm of k", k.data, w.k_norm, k.data, m.kv_heads, m.head_dim);
-      rotate<<<m.heads, m.head_dim / 2>>>(q.data, now, spans.next("rope of q"));
-      rotate<<<m.kv_heads, m.head_dim / 2>>>(k.data, now, spans.next("rope of k"));
+    for (size_t i = 0; i < w.layers.size(); ++i) {
+      const auto& l = w.layers[i];
+      Bf16* all_keys = keys.get() + i * max_context * kv_width;
+      Bf16* all_values = values.get() + i * max_context * kv_width;
+      norm("input norm", h.get(), l.input_norm, x.get(), 1, m.hidden);
+      product("q", l.q, x.get(), q.get(), q_width, m.hidden);
+      product("k", l.k, x.get(), k.get(), kv_width, m.hidden);
+      product("v", l.v, x.get(), v.get(), kv_width, m.hidden);
+      norm("norm of q", q.get(), l.q_norm, q.get(), m.heads, m.head_dim);
+      norm("norm of k", k.get(), l.k_norm, k.get(), m.kv_heads, m.head_dim);
+      rotate<<<m.heads, m.head_dim / 2>>>(q.get(), now, spans.next("rope of q"));
+      rotate<<<m.kv_heads, m.head_dim / 2>>>(k.get(), now, spans.next("rope of k"));
       const size_t row = size_t(position) * kv_width;
-      store_row<<<blocks_for(kv_width), kThreads>>>(k.data, all_keys + row, kv_width,
+      store_row<<<blocks_for(kv_width), kThreads>>>(k.get(), all_keys + row, kv_width,
                                                     spans.next("row of k"));
-      store_row<<<blocks_for(kv_width), kThreads>>>(v.data, all_values + row, kv_width,
+      store_row<<<blocks_for(kv_width), kThreads>>>(v.get(), all_values + row, kv_width,
                                                     spans.next("row of v"));
-      attention<<<m.heads, kThreads>>>(q.data, all_keys, all_values, scores.data, mixed.data, rows,
-                                       max_context, m.head_dim, m.heads / m.kv_heads, m.kv_heads,
-                                       spans.next("attention"));
-      product<true>("o", w.o, mixed.data, h.data, m.hidden, q_width);
-      norm("post norm", h.data, w.post_norm, x.data, 1, m.hidden);
-      product("gate", w.gate, x.data, gate.data, m.intermediate, m.hidden);
-      product("up", w.up, x.data, up.data, m.intermediate, m.hidden);
-      swiglu<<<blocks_for(m.intermediate), kThreads>>>(gate.data, up.data, m.intermediate,
+      attention<<<m.heads, kThreads>>>(q.get(), all_keys, all_values, scores.get(), mixed.get(),
+                                       rows, max_context, m.head_dim, m.heads / m.kv_heads,
+                                       m.kv_heads, spans.next("attention"));
+      product<true>("o", l.o, mixed.get(), h.get(), m.hidden, q_width);
+      norm("post norm", h.get(), l.post_norm, x.get(), 1, m.hidden);
+      product("gate", l.gate, x.get(), gate.get(), m.intermediate, m.hidden);
+      product("up", l.up, x.get(), up.get(), m.intermediate, m.hidden);
+      swiglu<<<blocks_for(m.intermediate), kThreads>>>(gate.get(), up.get(), m.intermediate,
                                                        spans.next("swiglu"));
-      product<true>("down", w.down, gate.data, h.data, m.hidden, m.intermediate);
+      product<true>("down", l.down, gate.get(), h.get(), m.hidden, m.intermediate);
     }
-    ++position;
   }
 
-  void prefill(const int32_t* ids, int32_t n) {
-    if (n - 1 > max_context) throw std::runtime_error("the KV cache is full");
-    if (n > 1) CHECK(cudaMemcpy(inputs.data, ids, 4 * size_t(n - 1), cudaMemcpyHostToDevice));
-    for (int32_t i = 0; i + 1 < n; ++i) step(inputs.data + i);
-    CHECK(cudaMemcpy(pending.data, ids + n - 1, 4, cudaMemcpyHostToDevice));
-    CHECK(cudaGetLastError());
+  // Without the LM head, which a prefill by steps() would compute.
+  void prefill(const int32_t* tokens, int32_t n) {
+    for (int32_t i = 0; i < n; ++i) layers(tokens + i, i);
   }
 
-  void decode(const mkbench_decode& d) {
-    const int32_t n = d.n;
-    if (n > max_context) throw std::runtime_error("the KV cache is full");
-    if (d.late_id >= 0) CHECK(cudaMemcpy(pending.data, &d.late_id, 4, cudaMemcpyHostToDevice));
-    if (d.forced != nullptr)
-      CHECK(cudaMemcpy(inputs.data, d.forced, 4 * size_t(n), cudaMemcpyHostToDevice));
-    spans.begin();
+  void steps(const int32_t* token, int32_t position, int32_t n, int32_t* ids, float* logits) {
     for (int32_t t = 0; t < n; ++t) {
-      step(d.forced != nullptr ? inputs.data + t : pending.data);
-      norm("final norm", h.data, final_norm, x.data, 1, m.hidden);
-      float* row = d.logits != nullptr ? d.logits + size_t(t) * m.vocab : logits.data;
-      product("lm head", head, x.data, row, m.vocab, m.hidden);
-      argmax<<<1, kArgmaxThreads>>>(row, m.vocab, d.ids + t, pending.data, spans.next("argmax"));
+      layers(t == 0 ? token : ids + t - 1, position + t);
+      norm("final norm", h.get(), w.final_norm, x.get(), 1, m.hidden);
+      float* out = logits != nullptr ? logits + size_t(t) * m.vocab : row.get();
+      product("lm head", w.head, x.get(), out, m.vocab, m.hidden);
+      argmax<<<1, kArgmaxThreads>>>(out, m.vocab, ids + t, spans.next("argmax"));
     }
-    spans.end();
-    if (kFault == kOverrun) CHECK(cudaMemset(d.ids + n, 0, 4));
-    CHECK(cudaGetLastError());
-    CHECK(cudaDeviceSynchronize());
+    if (kFault == kOverrun) MKBENCH_STEP_CUDA(cudaMemset(ids + n, 0, 4));
   }
 };
 
-namespace {
+Spans& spans_of(mkbench_engine* e) { return mkbench_step::frame<Naive>(e).step.spans; }
 
-std::string open_error;
-
-// Runs `work`: no C++ exception may cross the C interface.
-template <typename Work>
-int32_t guarded(std::string& error, const Work& work) {
-  try {
-    work();
-    return MKBENCH_OK;
-  } catch (const std::exception& e) {
-    error = e.what();
-    return MKBENCH_FAILED;
-  }
-}
-
-int32_t open_engine(const mkbench_open* args, mkbench_engine** engine) {
-  const mkbench_open mine = mkbench_own(args);
-  const mkbench_model m = mkbench_own(mine.model);
-  if (m.qk_norm == 0 || m.qkv_bias != 0 || m.rope_scaling != MKBENCH_ROPE_UNSCALED) {
-    open_error = "model: wanted QK-norm, no biases of q, k and v, unscaled RoPE";
-    return MKBENCH_UNFIT_MODEL;
-  }
-  return guarded(open_error, [&] { *engine = new mkbench_engine(mine); });
-}
-void close_engine(mkbench_engine* e) { delete e; }
-int32_t prefill(mkbench_engine* e, const int32_t* ids, int32_t n) {
-  return guarded(e->error, [&] { e->prefill(ids, n); });
-}
 int32_t decode(mkbench_engine* e, const mkbench_decode* args) {
-  return guarded(e->error, [&] { e->decode(mkbench_own(args)); });
+  spans_of(e).begin();
+  const int32_t status = mkbench_step::table<Naive>().decode(e, args);
+  spans_of(e).end();
+  return status;
 }
-const char* last_error(mkbench_engine* e) { return (e != nullptr ? e->error : open_error).c_str(); }
 int32_t set_timeline(mkbench_engine* e, mkbench_span* spans, int32_t room) {
-  e->spans = Spans(spans, room);
+  spans_of(e) = Spans(spans, room);
   return MKBENCH_OK;
 }
 const char* phase_name(int32_t phase) { return phases[phase].c_str(); }
-int32_t go_back(mkbench_engine* e, int32_t position) {
-  e->position = position;
-  return MKBENCH_OK;
-}
-int32_t reset(mkbench_engine* e) { return go_back(e, 0); }
 
 }  // namespace
 
 const mkbench_engine_abi* mkbench_engine_table(void) {
   static const mkbench_engine_abi table = [] {
-    mkbench_engine_abi t{};  // what stays 0 or NULL is not offered
-    t.size = sizeof t;
-    t.version = MKBENCH_ENGINE_ABI_VERSION;
-    t.name = "naive-cuda";
-    t.devices = MKBENCH_DEVICE_CUDA;
-    t.can = NAIVE_CAN;
-    t.open = open_engine;
-    t.close = close_engine;
-    t.reset = reset;
-    t.prefill = prefill;
-    t.decode = decode;
-    t.last_error = last_error;
-    t.precision = MKBENCH_PRECISION_FP32_ACCUMULATE;
-    t.rewind = go_back;
+    mkbench_engine_abi t = mkbench_step::table<Naive>();
+    t.decode = decode;  // what it adds to the header's
     t.set_timeline = set_timeline;
     t.phase_name = phase_name;
     return t;

@@ -5,6 +5,8 @@
 
 namespace timing_faults {
 
+int32_t max_context_of(const mkbench_engine* e) { return e->max_context; }
+int32_t position_of(const mkbench_engine* e) { return e->position; }
 int32_t pending_of(const mkbench_engine* e) { return e->pending; }
 void stand_at(mkbench_engine* e, int32_t position, int32_t pending) {
   e->position = position;

@@ -7,20 +7,25 @@ namespace timing_faults {
 
 std::vector<int32_t> read_ids(const int32_t* ids, int32_t n) {
   std::vector<int32_t> values(static_cast<size_t>(n));
-  CHECK(cudaMemcpy(values.data(), ids, 4 * values.size(), cudaMemcpyDeviceToHost));
+  MKBENCH_STEP_CUDA(cudaMemcpy(values.data(), ids, 4 * values.size(), cudaMemcpyDeviceToHost));
   return values;
 }
 void write_ids(int32_t* ids, const std::vector<int32_t>& values) {
-  CHECK(cudaMemcpy(ids, values.data(), 4 * values.size(), cudaMemcpyHostToDevice));
+  MKBENCH_STEP_CUDA(cudaMemcpy(ids, values.data(), 4 * values.size(), cudaMemcpyHostToDevice));
 }
-int32_t pending_of(const mkbench_engine* e) { return read_ids(e->pending.data, 1).front(); }
+mkbench_step::Frame<Naive>& frame(const mkbench_engine* e) {
+  return mkbench_step::frame<Naive>(const_cast<mkbench_engine*>(e));
+}
+int32_t max_context_of(const mkbench_engine* e) { return frame(e).max_context; }
+int32_t position_of(const mkbench_engine* e) { return frame(e).position; }
+int32_t pending_of(const mkbench_engine* e) { return read_ids(frame(e).pending(), 1).front(); }
 void stand_at(mkbench_engine* e, int32_t position, int32_t pending) {
-  e->position = position;
-  write_ids(e->pending.data, {pending});
+  frame(e).go_to(position);
+  frame(e).set_pending(&pending);
 }
 int32_t* scratch_ids() {
-  static const Buffer<int32_t> ids(64);
-  return ids.data;
+  static const auto ids = mkbench_step::make<int32_t>(64);
+  return ids.get();
 }
 
 }  // namespace timing_faults
@@ -37,10 +42,12 @@ __global__ void round_rows(Bf16* rows, size_t n) {
 int32_t decode_to_few_bits(mkbench_engine* e, const mkbench_decode* args) {
   const int32_t status = sound->decode(e, args);
   if (!timed(args)) return status;
-  const size_t count = size_t(args->n) * e->kv_width;
-  for (size_t i = 0; i < e->layers.size(); ++i) {
-    const size_t begin = (i * e->max_context + e->position - args->n) * e->kv_width;
-    for (Bf16* rows : {e->keys.data, e->values.data})
+  const Naive& engine = frame(e).step;
+  const size_t count = size_t(args->n) * engine.kv_width;
+  for (int i = 0; i < engine.m.layers; ++i) {
+    const size_t begin =
+        (size_t(i) * engine.max_context + position_of(e) - args->n) * engine.kv_width;
+    for (Bf16* rows : {engine.keys.get(), engine.values.get()})
       round_rows<<<blocks_for(int(count)), kThreads>>>(rows + begin, count);
   }
   return status;
@@ -49,11 +56,12 @@ int32_t decode_to_few_bits(mkbench_engine* e, const mkbench_decode* args) {
 // T4: the weight of the last layer's k_norm is left out.
 int32_t decode_without_norm(mkbench_engine* e, const mkbench_decode* args) {
   if (!timed(args)) return sound->decode(e, args);
-  static const Buffer<Bf16> ones(e->m.head_dim);
-  const std::vector<Bf16> one(e->m.head_dim, __float2bfloat16(1.0f));
-  CHECK(cudaMemcpy(ones.data, one.data(), sizeof(Bf16) * one.size(), cudaMemcpyHostToDevice));
-  const Bf16*& norm = e->layers.back().k_norm;
-  const Bf16* weight = std::exchange(norm, ones.data);
+  Naive& engine = frame(e).step;
+  static const auto ones = mkbench_step::make<Bf16>(engine.m.head_dim);
+  const std::vector<Bf16> one(engine.m.head_dim, __float2bfloat16(1.0f));
+  mkbench_step::copy(ones.get(), one.data(), sizeof(Bf16) * one.size());
+  const Bf16*& norm = engine.w.layers.back().k_norm;
+  const Bf16* weight = std::exchange(norm, ones.get());
   const int32_t status = sound->decode(e, args);
   norm = weight;
   return status;
@@ -61,10 +69,11 @@ int32_t decode_without_norm(mkbench_engine* e, const mkbench_decode* args) {
 
 // T8: the last 5 % of the LM head's rows are not read.
 int32_t decode_part_of_the_head(mkbench_engine* e, const mkbench_decode* args) {
-  const int32_t rows = e->m.vocab;
-  if (timed(args)) e->m.vocab -= rows / 20;
+  mkbench_model& m = frame(e).step.m;
+  const int32_t rows = m.vocab;
+  if (timed(args)) m.vocab -= rows / 20;
   const int32_t status = sound->decode(e, args);
-  e->m.vocab = rows;
+  m.vocab = rows;
   return status;
 }
 

@@ -7,7 +7,8 @@
 // part of parity decodes kTimedTokens at once. A real engine could know it just as well.
 //
 // The including file defines, besides its sound example:
-//   int32_t pending_of(e), void stand_at(e, position, pending)   the place in the sequence
+//   int32_t position_of(e), pending_of(e), void stand_at(e, position, pending)   the place in the sequence
+//   int32_t max_context_of(e)
 //   std::vector<int32_t> read_ids(ids, n), void write_ids(ids, values)   ids of decode()
 //   int32_t* scratch_ids()   room for kTimedTokens of them
 #pragma once
@@ -43,8 +44,6 @@ int32_t decode_into(mkbench_engine* e, const mkbench_decode& args, int32_t n, in
   changed.ids = ids;
   return sound->decode(e, &changed);
 }
-
-int32_t position_of(const mkbench_engine* e) { return e->position; }
 
 // The prompt of the last prefill(), for faults that look it up later.
 Ids prompt;
@@ -91,7 +90,8 @@ Ids ahead;
 int32_t prefill_and_decode(mkbench_engine* e, const int32_t* ids, int32_t n) {
   const int32_t status = keep_prompt(e, ids, n);
   ahead.clear();
-  while (status == MKBENCH_OK && ahead.size() < kTimedTokens && position_of(e) < e->max_context) {
+  while (status == MKBENCH_OK && ahead.size() < kTimedTokens &&
+         position_of(e) < max_context_of(e)) {
     int32_t* one = scratch_ids();
     const mkbench_decode by_id{sizeof by_id, 1, -1, nullptr, nullptr, one, nullptr, nullptr};
     if (sound->decode(e, &by_id) != MKBENCH_OK) break;

@@ -22,6 +22,7 @@ mkbench_test(test_oracle LABEL host LIBS mkbench_references TIMEOUT 180)
 mkbench_test(test_vector_steps LABEL host LIBS mkbench_references)
 mkbench_test(test_rope LABEL host LIBS mkbench_references)
 mkbench_test(test_standstill LABEL host LIBS mkbench_references)
+mkbench_test(test_step_engine LABEL host LIBS mkbench_references)
 
 mkbench_test(test_config LABEL host LIBS mkbench_input_cases)
 # Some 300 folders are made, loaded and inspected.

@@ -41,6 +41,7 @@ const std::string kTemplates = "scripts/templates/";
 
 std::vector<Language> make_languages() {
   const NewFile abi = {"engine_abi.h", {"references/engine_abi.h"}};
+  const NewFile step = {"step_engine.h", {"references/step_engine.h"}};
   const NewFile on_cpu = {".github/workflows/mkbench-cpu.yml",
                           {kTemplates + "workflows/mkbench-cpu.yml"}};
   const NewFile on_gpu = {".github/workflows/mkbench-gpu.yml",
@@ -50,15 +51,20 @@ std::vector<Language> make_languages() {
   };
   std::vector<Language> languages = {
       {"c", "engine.c", "engine.so", {abi, makefile("c"), on_cpu}},
-      {"cpp", "engine.cpp", "engine.so", {abi, makefile("cpp"), on_cpu}},
-      {"cuda", "engine.cu", "engine.so", {abi, makefile("cuda"), on_gpu}},
-      {"python", "engine.py", "engine.py", {on_cpu, on_gpu}},
+      {"cpp", "engine.cpp", "engine.so", {abi, step, makefile("cpp"), on_cpu}},
+      {"cuda", "engine.cu", "engine.so", {abi, step, makefile("cuda"), on_gpu}},
+      {"python",
+       "engine.py",
+       "engine.py",
+       {{"step_decoder.py", {"references/step_decoder.py"}}, on_cpu, on_gpu}},
   };
   for (Language& l : languages) {
-    const bool is_cpp = l.name == "cpp";  // the source for C compiles as C++ too
-    const std::string own = kTemplates + (is_cpp ? "c" : l.name) + "/";
-    const NewFile common[] = {{l.source, {own + (is_cpp ? "engine.c" : l.source)}},
-                              {"README.md", {own + "README.md", kTemplates + "README.md"}},
+    const std::string own = kTemplates + l.name + "/";
+    // C++ and CUDA have one source, C and C++ one page.
+    const std::string source = l.name == "cuda" ? kTemplates + "cpp/engine.cpp" : own + l.source;
+    const std::string page = (l.name == "cpp" ? kTemplates + "c/" : own) + "README.md";
+    const NewFile common[] = {{l.source, {source}},
+                              {"README.md", {page, kTemplates + "README.md"}},
                               {"gate.sh", {kTemplates + "gate.sh"}},
                               {".gitignore", {kTemplates + "gitignore"}}};
     l.files.insert(l.files.begin(), std::begin(common), std::end(common));

@@ -1,8 +1,8 @@
 /* A decoder of your own behind mkbench's C interface (engine_abi.h).
  *
  * The frame is complete: it checks the model, finds the weights, and keeps position and pending id.
- * What is missing is your kernel, in the two functions between "Your kernel begins" and "ends".
- * Until then each of them fails with its own name and line, and mkbench's verdict is RUNTIME_ERROR.
+ * What is missing is your kernel, in the function between "Your kernel begins" and "ends". Until
+ * then it fails with its own name and line, and mkbench's verdict is RUNTIME_ERROR.
  *
  * mkbench calls one engine from one thread; several engines may be open at a time, so state belongs
  * in struct mkbench_engine. No work may go on after a call has returned, and no C++ exception may
@@ -35,12 +35,12 @@ struct mkbench_engine {
   const uint16_t* final_norm; /* [hidden] */
   const uint16_t* head;       /* [vocab, hidden]; the embedding itself where m.tied */
   struct layer* layers;       /* [m.layers] */
-  float* keys;                /* [layers, max_context, kv_heads * head_dim], after norm and RoPE */
-  float* values;              /* [layers, max_context, kv_heads * head_dim] */
+  uint16_t* keys;             /* [layers, max_context, kv_heads * head_dim], after norm and RoPE */
+  uint16_t* values;           /* [layers, max_context, kv_heads * head_dim] */
   int32_t max_context;        /* rows that the KV cache must hold */
   int32_t position;           /* KV rows written: the frame counts them */
   int32_t pending;            /* the input of the next step; -1: none */
-  volatile int32_t running;   /* position of the running step: set it to locate a HANG */
+  volatile int32_t running;   /* position of the running step */
   char error[256];
 };
 
@@ -51,36 +51,19 @@ static int32_t fail(mkbench_engine* e, const char* what) {
 
 /* ---- Your kernel begins -------------------------------------------------------------------- */
 
-/* Delete this function with its last use. */
-static int32_t not_written(mkbench_engine* e, const char* what, int line) {
-  snprintf(e->error, sizeof e->error, "%s is not written yet: %s:%d", what, __FILE__, line);
-  return MKBENCH_FAILED;
-}
-
-/* 1 of 2. Writes the KV rows of ids[0] .. ids[n - 1], n >= 1, at position .. position + n - 1 of
- * keys and values. There is room for them, and every id is in [0, vocab). No output: the frame sets
- * the id after them as pending. One id at a time is correct, but slow. */
-static int32_t prefill_rows(mkbench_engine* e, const int32_t* ids, int32_t n) {
-  (void)ids;
-  (void)n;
-  return not_written(e, "prefill", __LINE__);
-}
-
-/* 2 of 2. n greedy steps, n >= 1, from `position` on. A step embeds its input id, writes one KV
- * row, and emits the id of the largest logit, the lowest id among equals.
- *   inputs: step 0 takes e->pending, a later step the id emitted before it. With `forced` (n ids)
- *     step t takes forced[t], and still emits the model's own choice.
- *   ids: [n], to be filled. It holds -1: an id that is still -1 counts as not generated.
- *   logits: NULL when the clock runs. Else [n, vocab], to be filled; NaN beforehand.
- * ids and logits have no room beyond that: a write past their end gives the verdict INTEGRITY. The
- * clock runs from this call until it has returned. */
-static int32_t decode_steps(mkbench_engine* e, int32_t n, const int32_t* forced, int32_t* ids,
-                            float* logits) {
-  (void)n;
-  (void)forced;
-  (void)ids;
+/* Embeds the id `token`, writes the KV row of `position`, and sets *next to the id of the largest
+ * logit, the lowest id among equals. There is room for the row, the rows below it stand, and the id
+ * is in [0, vocab).
+ *   logits: NULL when the clock runs. Else [vocab], to be filled; NaN beforehand. A write past their
+ *     end gives the verdict INTEGRITY. */
+static int32_t step(mkbench_engine* e, int32_t token, int32_t position, float* logits,
+                    int32_t* next) {
+  (void)token;
+  (void)position;
   (void)logits;
-  return not_written(e, "decode", __LINE__);
+  (void)next;
+  snprintf(e->error, sizeof e->error, "step is not written yet: %s:%d", __FILE__, __LINE__);
+  return MKBENCH_FAILED;
 }
 
 /* ---- Your kernel ends ---------------------------------------------------------------------- */
@@ -187,10 +170,10 @@ static int32_t open_engine(const mkbench_open* given, mkbench_engine** engine) {
   e->max_context = args.max_context;
   e->pending = -1;
   rows = (size_t)m.layers * (size_t)args.max_context;
-  row = sizeof(float) * (size_t)(m.kv_heads * m.head_dim);
+  row = sizeof(uint16_t) * (size_t)(m.kv_heads * m.head_dim);
   e->layers = (struct layer*)calloc((size_t)m.layers, sizeof *e->layers);
-  e->keys = (float*)calloc(rows, row);
-  e->values = (float*)calloc(rows, row);
+  e->keys = (uint16_t*)calloc(rows, row);
+  e->values = (uint16_t*)calloc(rows, row);
   status = e->layers != NULL && e->keys != NULL && e->values != NULL
                ? find_weights(&args, e)
                : refuse(MKBENCH_UNFIT_ENV, "no memory for the KV cache");
@@ -209,30 +192,38 @@ static int32_t reset(mkbench_engine* e) {
   return MKBENCH_OK;
 }
 
-/* Called once after open() or reset(): KV rows for all ids but the last, which becomes pending. */
-static int32_t prefill(mkbench_engine* e, const int32_t* ids, int32_t n) {
-  if (n - 1 > e->max_context) return fail(e, "prefill: the KV cache is full");
-  if (n > 1) {
-    const int32_t status = prefill_rows(e, ids, n - 1);
-    if (status != MKBENCH_OK) return status;
-  }
-  e->position = n - 1;
-  e->pending = ids[n - 1];
-  return MKBENCH_OK;
+static int32_t run(mkbench_engine* e, int32_t token, float* logits, int32_t* next) {
+  int32_t status;
+  e->running = e->position;
+  status = step(e, token, e->position, logits, next);
+  if (status == MKBENCH_OK) ++e->position;
+  return status;
 }
 
+/* Called once after open() or reset(): KV rows for all ids but the last, which becomes pending. */
+static int32_t prefill(mkbench_engine* e, const int32_t* ids, int32_t n) {
+  int32_t i, unused, status = MKBENCH_OK;
+  if (n - 1 > e->max_context) return fail(e, "prefill: the KV cache is full");
+  for (i = 0; status == MKBENCH_OK && i + 1 < n; ++i) status = run(e, ids[i], NULL, &unused);
+  e->pending = ids[n - 1];
+  return status;
+}
+
+/* n steps: step 0 takes the pending id, a later one the id emitted before it. With forced ids step t
+ * takes forced[t], and still emits the model's own choice. */
 static int32_t decode(mkbench_engine* e, const mkbench_decode* given) {
   mkbench_decode d;
-  int32_t status;
+  int32_t t, status = MKBENCH_OK;
   mkbench_read(&d, sizeof d, given);
   if (d.n > e->max_context - e->position) return fail(e, "decode: the KV cache is full");
   if (d.late_id >= 0) e->pending = d.late_id; /* drawn at the last moment, while the clock runs */
   if (d.forced == NULL && e->pending < 0) return fail(e, "decode: no id is pending");
-  status = decode_steps(e, d.n, d.forced, d.ids, d.logits);
-  if (status != MKBENCH_OK) return status;
-  e->position += d.n;
-  e->pending = d.ids[d.n - 1];
-  return MKBENCH_OK;
+  for (t = 0; status == MKBENCH_OK && t < d.n; ++t) {
+    float* row = d.logits != NULL ? d.logits + (size_t)t * (size_t)e->m.vocab : NULL;
+    status = run(e, d.forced != NULL ? d.forced[t] : e->pending, row, &d.ids[t]);
+    e->pending = d.ids[t];
+  }
+  return status;
 }
 
 /* Rows below `position` stay, the others count as never written; nothing is pending. Without this

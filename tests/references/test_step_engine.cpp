@@ -1,0 +1,303 @@
+// references/step_engine.h: classes with step() or steps() behind the table of the C interface.
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "references/step_engine.h"
+#include "tests/support/catch2.h"
+
+namespace mkbench {
+namespace {
+
+using Ids = std::vector<int32_t>;
+
+constexpr int32_t kVocab = 97, kRows = 12;
+const Ids kPrompt = {5, 17, 96, 0, 33};
+
+// The next id depends on all rows so far: (1 + 1 * row[0] + 2 * row[1] + ...) mod vocab. Ids from 190 on, which no step
+// emits, are errors.
+struct Counter : mkbench_step::Step {
+  static constexpr const char* name = "counter";
+  Ids rows;
+  mkbench_model model = {};
+  int32_t max_context = 0;
+
+  void open(const mkbench_model& m, const mkbench_step::Tensors& tensors) {
+    model = m;
+    max_context = tensors.args.max_context;
+    if (tensors.args.gpu == 7) throw mkbench_step::Unfit("gpu 7", MKBENCH_UNFIT_ENV);
+    if (tensors.args.gpu == 8) throw mkbench_step::Unfit("hidden: found 8");
+    if (tensors.args.gpu == 9) throw 9;
+  }
+
+  static void throw_for(int32_t token) {
+    if (token == 190) throw std::runtime_error("the card\nburns");
+    if (token == 191) throw 91;
+    if (token == 192) throw std::bad_alloc();
+    if (token == 193) throw mkbench_step::Unfit("never in open()");
+  }
+
+  int32_t next(int32_t token, int32_t position) {
+    throw_for(token);
+    if (position > int32_t(rows.size())) throw std::runtime_error("a row was left out");
+    rows.resize(size_t(position));
+    rows.push_back(token);
+    if (token == 194) return -1;
+    if (token == 195) return kVocab;
+    int64_t sum = 1;
+    for (size_t i = 0; i < rows.size(); ++i) sum += int64_t(i + 1) * rows[i];
+    return int32_t(sum % kVocab);
+  }
+};
+
+struct Plain : Counter {
+  static constexpr int32_t context_limit = 77;
+  static constexpr int32_t precision = MKBENCH_PRECISION_LOSSY;
+  int32_t step(int32_t token, int32_t position) { return next(token, position); }
+};
+
+struct WithLogits : Counter {
+  int32_t step(int32_t token, int32_t position, float* logits) {
+    const int32_t id = next(token, position);
+    if (logits != nullptr) std::fill_n(logits, kVocab, float(id));
+    return id;
+  }
+};
+
+// steps(), and a prefill in one call.
+struct AtOnce : Counter {
+  static constexpr uint32_t can = Step::can | MKBENCH_ONE_LAUNCH;
+  int calls = 0;
+  void prefill(const int32_t* tokens, int32_t n) {
+    REQUIRE(n > 0);
+    rows.assign(tokens, tokens + n);
+  }
+  void steps(const int32_t* token, int32_t position, int32_t n, int32_t* ids, float* logits) {
+    ++calls;
+    for (int32_t t = 0; t < n; ++t) {
+      ids[t] = next(t == 0 ? *token : ids[t - 1], position + t);
+      if (logits != nullptr) std::fill_n(logits + size_t(t) * kVocab, kVocab, float(ids[t]));
+    }
+  }
+};
+
+// What follows `rows`, with `inputs` in place of the ids emitted where there are some.
+Ids counted(Ids rows, int n, const Ids& inputs = {}) {
+  Counter counter;
+  Ids ids;
+  int32_t input = rows.back();
+  for (size_t i = 0; i + 1 < rows.size(); ++i) counter.next(rows[i], int32_t(i));
+  for (int t = 0; t < n; ++t) {
+    if (!inputs.empty()) input = inputs[size_t(t)];
+    ids.push_back(input = counter.next(input, int32_t(rows.size()) - 1 + t));
+  }
+  return ids;
+}
+
+template <class S>
+class Opened {
+ public:
+  explicit Opened(int32_t gpu = -1, int32_t batch = 1) {
+    mkbench_model model{};
+    model.size = sizeof model;
+    model.vocab = kVocab;
+    mkbench_open args{};
+    args.size = sizeof args;
+    args.model = &model;
+    args.max_context = kRows;
+    args.gpu = gpu;
+    args.batch = batch;
+    status = table.open(&args, &engine);
+  }
+  ~Opened() {
+    if (engine != nullptr) table.close(engine);
+  }
+  Opened(const Opened&) = delete;
+  Opened& operator=(const Opened&) = delete;
+
+  int32_t prefill(const Ids& prompt) {
+    return table.prefill(engine, prompt.data(), static_cast<int32_t>(prompt.size()));
+  }
+  int32_t decode(int32_t n, int32_t late = -1, const Ids& forced = {}, bool shown = false) {
+    ids.assign(size_t(n), -1);
+    logits.assign(shown ? size_t(n) * kVocab : 0, -1.0f);
+    mkbench_decode d{};
+    d.size = sizeof d;
+    d.n = n;
+    d.late_id = late;
+    d.forced = forced.empty() ? nullptr : forced.data();
+    d.ids = ids.data();
+    d.logits = shown ? logits.data() : nullptr;
+    return table.decode(engine, &d);
+  }
+  std::string error() const { return table.last_error(engine); }
+
+  const mkbench_engine_abi table = mkbench_step::table<S>();
+  mkbench_engine* engine = nullptr;
+  int32_t status = 0;
+  Ids ids;
+  std::vector<float> logits;
+};
+
+TEMPLATE_TEST_CASE("a class with one step is a whole engine", "[step]", Plain, WithLogits, AtOnce) {
+  Opened<TestType> e;
+  REQUIRE(e.status == MKBENCH_OK);
+  CHECK(mkbench_step::frame<TestType>(e.engine).step.model.vocab == kVocab);
+  CHECK(mkbench_step::frame<TestType>(e.engine).step.max_context == kRows);
+  REQUIRE(e.prefill(kPrompt) == MKBENCH_OK);
+  REQUIRE(e.decode(6) == MKBENCH_OK);
+  const Ids free = e.ids;
+  CHECK(free == counted(kPrompt, 6));
+  // It goes on from its last id.
+  REQUIRE(e.decode(2) == MKBENCH_OK);
+  Ids all = kPrompt;
+  all.insert(all.end(), free.begin(), free.end());
+  CHECK(e.ids == counted(all, 2));
+  // Back to 4 rows, and on by a late id, or by forced ones, the last of which is not the next input.
+  REQUIRE(e.table.rewind(e.engine, 4) == MKBENCH_OK);
+  REQUIRE(e.decode(3, 60) == MKBENCH_OK);
+  CHECK(e.ids == counted({5, 17, 96, 0, 60}, 3));
+  const Ids forced = {0, 96, 4};
+  REQUIRE(e.table.rewind(e.engine, 4) == MKBENCH_OK);
+  REQUIRE(e.decode(3, -1, forced) == MKBENCH_OK);
+  CHECK(e.ids == counted({5, 17, 96, 0, 0}, 3, forced));
+  const int32_t last = e.ids.back();
+  REQUIRE(e.decode(1) == MKBENCH_OK);
+  CHECK(e.ids == counted({5, 17, 96, 0, 0, 96, 4, last}, 1));
+  // A prompt of one id writes no row.
+  REQUIRE(e.table.reset(e.engine) == MKBENCH_OK);
+  REQUIRE(e.prefill({33}) == MKBENCH_OK);
+  REQUIRE(e.decode(2, 0) == MKBENCH_OK);
+  CHECK(e.ids == counted({0}, 2));
+}
+
+TEMPLATE_TEST_CASE("each row of logits belongs to its step", "[step]", WithLogits, AtOnce) {
+  Opened<TestType> e;
+  for (const Ids& forced : {Ids{}, Ids{33, 2, 61}}) {
+    e.table.reset(e.engine);
+    REQUIRE(e.prefill(kPrompt) == MKBENCH_OK);
+    REQUIRE(e.decode(3, -1, forced, true) == MKBENCH_OK);
+    CHECK(e.ids == counted(kPrompt, 3, forced));
+    for (size_t i = 0; i < e.logits.size(); ++i) REQUIRE(e.logits[i] == float(e.ids[i / kVocab]));
+  }
+}
+
+TEST_CASE("free steps are one call of steps(), forced ones one each", "[step]") {
+  Opened<AtOnce> e;
+  const int& calls = mkbench_step::frame<AtOnce>(e.engine).step.calls;
+  e.prefill(kPrompt);
+  CHECK(calls == 0);
+  e.decode(4);
+  CHECK(calls == 1);
+  e.decode(3, -1, {1, 2, 3});
+  CHECK(calls == 4);
+}
+
+TEST_CASE("the table says what a class has", "[step]") {
+  constexpr uint32_t kIds = MKBENCH_CAN_FORCED | MKBENCH_CAN_LATE_ID;
+  const auto plain = mkbench_step::table<Plain>(), at_once = mkbench_step::table<AtOnce>();
+  CHECK(plain.size == sizeof plain);
+  CHECK(plain.version == MKBENCH_ENGINE_ABI_VERSION);
+  CHECK(std::string(plain.name) == "counter");
+  CHECK(plain.devices == MKBENCH_DEVICE_CPU);
+  CHECK(plain.can == kIds);
+  CHECK(mkbench_step::table<WithLogits>().can == (kIds | MKBENCH_CAN_LOGITS));
+  CHECK(at_once.can == (kIds | MKBENCH_CAN_LOGITS | MKBENCH_ONE_LAUNCH));
+  CHECK(plain.precision == MKBENCH_PRECISION_LOSSY);
+  CHECK(at_once.precision == MKBENCH_PRECISION_BF16);
+  CHECK(plain.max_context == 77);
+  CHECK(at_once.max_context == 0);
+}
+
+TEMPLATE_TEST_CASE("the KV cache is filled to its last row and no further", "[step]", Plain,
+                   AtOnce) {
+  Opened<TestType> e;
+  CHECK(e.prefill(Ids(kRows + 2, 1)) == MKBENCH_FAILED);
+  CHECK(e.error() == "prefill: 13 KV rows needed, max_context is 12");
+  CHECK(e.prefill(Ids(kRows + 1, 1)) == MKBENCH_OK);
+  CHECK(e.decode(1) == MKBENCH_FAILED);
+  CHECK(e.error() == "decode: 13 KV rows needed, max_context is 12");
+  e.table.rewind(e.engine, kRows - 3);
+  CHECK(e.decode(4, 1) == MKBENCH_FAILED);
+  CHECK(e.decode(3, 1) == MKBENCH_OK);
+  CHECK(*e.table.progress(e.engine) == (std::is_same_v<TestType, Plain> ? kRows - 1 : kRows - 3));
+}
+
+TEMPLATE_TEST_CASE("nothing is pending after open, reset and rewind", "[step]", Plain, AtOnce) {
+  Opened<TestType> e;
+  CHECK(e.decode(1) == MKBENCH_FAILED);
+  CHECK(e.error() == "decode: no id is pending");
+  e.prefill(kPrompt);
+  e.table.reset(e.engine);
+  CHECK(e.decode(1) == MKBENCH_FAILED);
+  e.prefill(kPrompt);
+  e.table.rewind(e.engine, 2);
+  CHECK(e.decode(1) == MKBENCH_FAILED);
+  CHECK(e.decode(1, 3) == MKBENCH_OK);
+}
+
+TEST_CASE("what a class throws is told, and crosses no call", "[step]") {
+  Opened<WithLogits> e;
+  const std::pair<int32_t, const char*> told[] = {
+      {190, "the card\nburns"},
+      {191, "an exception that is not a std::exception"},
+      {192, "no memory"},
+      {193, "never in open()"},
+      {194, "step() at position 1: found id -1, wanted 0 to 96"},
+      {195, "step() at position 1: found id 97, wanted 0 to 96"}};
+  for (const auto& [id, text] : told) {
+    CAPTURE(id);
+    e.table.reset(e.engine);
+    e.prefill({1, 2});
+    CHECK(e.decode(1, id) == MKBENCH_FAILED);
+    CHECK(e.error() == text);
+    e.table.reset(e.engine);
+    CHECK(e.prefill({2, id, 2}) == MKBENCH_FAILED);
+    CHECK(e.error() == text);
+  }
+}
+
+TEST_CASE("open() says why it refuses", "[step]") {
+  const auto refused = [](int32_t gpu, int32_t batch, int32_t status, const char* text) {
+    const Opened<Plain> e(gpu, batch);
+    CHECK(e.status == status);
+    CHECK(e.engine == nullptr);
+    CHECK(e.error() == text);
+  };
+  refused(7, 1, MKBENCH_UNFIT_ENV, "gpu 7");
+  refused(8, 1, MKBENCH_UNFIT_MODEL, "hidden: found 8");
+  refused(9, 1, MKBENCH_FAILED, "an exception that is not a std::exception");
+  refused(-1, 2, MKBENCH_UNFIT_MODEL, "batch: wanted 1");
+}
+
+TEST_CASE("a weight is found by name, and its shape and type are compared", "[step]") {
+  const uint16_t data[6] = {};
+  mkbench_tensor norm{sizeof norm, MKBENCH_BF16, "norm", data, 4, 1, {2, 1, 1, 1}};
+  mkbench_tensor q{sizeof q, MKBENCH_BF16, "q", data + 2, 8, 2, {2, 3, 1, 1}};
+  const mkbench_tensor* all[] = {&norm, &q};
+  mkbench_step::Tensors tensors{};
+  tensors.args.tensors = all;
+  tensors.args.tensor_count = 2;
+  CHECK(tensors.get("norm", 2) == data);
+  CHECK(tensors.get("q", 2, 3) == data + 2);
+  const auto refusal = [&](const char* name, int64_t rows, int64_t cols) -> std::string {
+    try {
+      tensors.get(name, rows, cols);
+    } catch (const mkbench_step::Unfit& e) {
+      CHECK(e.status == MKBENCH_UNFIT_MODEL);
+      return e.what();
+    }
+    return "";
+  };
+  CHECK(refusal("k", 2, 3) == "k: there is no such tensor");
+  CHECK(refusal("q", 3, 3) == "q: found [2, 3] of type 1, wanted [3, 3] of type 1");
+  CHECK(refusal("q", 2, 2) == "q: found [2, 3] of type 1, wanted [2, 2] of type 1");
+  q.dtype = MKBENCH_FP16;
+  CHECK(refusal("q", 2, 3) == "q: found [2, 3] of type 2, wanted [2, 3] of type 1");
+}
+
+}  // namespace
+}  // namespace mkbench
