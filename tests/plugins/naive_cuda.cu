@@ -397,13 +397,13 @@ int32_t guarded(std::string& error, const Work& work) {
 }
 
 int32_t open_engine(const mkbench_open* args, mkbench_engine** engine) {
-  const mkbench_open mine = mkbench_own(args);
-  const mkbench_model m = mkbench_own(mine.model);
-  if (m.qk_norm == 0 || m.qkv_bias != 0 || m.rope_scaling != MKBENCH_ROPE_UNSCALED) {
-    open_error = "model: wanted QK-norm, no biases of q, k and v, unscaled RoPE";
+  const mkbench_model m = mkbench_own(mkbench_own(args).model);
+  if (m.qk_norm == 0 || m.qkv_bias != 0 || m.rope_scaling != MKBENCH_ROPE_UNSCALED ||
+      m.norm_offset != 0 || m.activation != MKBENCH_SILU || m.embedding_multiplier != 0) {
+    open_error = "model: wanted a Qwen3: QK-norm, no biases, no norm offset, SiLU, nothing scaled";
     return MKBENCH_UNFIT_MODEL;
   }
-  return guarded(open_error, [&] { *engine = new mkbench_engine(mine); });
+  return guarded(open_error, [&] { *engine = new mkbench_engine(mkbench_own(args)); });
 }
 void close_engine(mkbench_engine* e) { delete e; }
 int32_t prefill(mkbench_engine* e, const int32_t* ids, int32_t n) {

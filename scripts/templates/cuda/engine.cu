@@ -198,6 +198,9 @@ int32_t open_engine(const mkbench_open* given, mkbench_engine** engine) {
   if (m.qk_norm == 0 || m.qkv_bias != 0 || m.rope_scaling != MKBENCH_ROPE_UNSCALED)
     return refuse(MKBENCH_UNFIT_MODEL,
                   "model: wanted QK-norm, no biases of q, k and v, unscaled RoPE: a Qwen3");
+  if (m.norm_offset != 0 || m.activation != MKBENCH_SILU || m.embedding_multiplier != 0)
+    return refuse(MKBENCH_UNFIT_MODEL,
+                  "model: wanted norms without offset, SiLU, no embedding multiplier: a Qwen3");
   if (m.head_dim % 2 != 0 || m.heads % m.kv_heads != 0)
     return refuse(MKBENCH_UNFIT_MODEL, "heads: wanted an even head_dim and heads % kv_heads = 0");
   if (args.batch != 1) return refuse(MKBENCH_UNFIT_MODEL, "batch: wanted 1");
