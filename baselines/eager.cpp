@@ -21,6 +21,7 @@
 #include "baselines/torch_errors.h"
 #include "baselines/torch_settings.h"
 #include "references/base/error.h"
+#include "references/runnable.h"
 
 namespace mkbench {
 namespace {
@@ -45,8 +46,8 @@ std::vector<float> to_host(const Tensor& x) {
 // Throws Error(kNotBuilt).
 std::filesystem::path package_for(const ModelConfig& config, const EagerOptions& options) {
   if (!config.shape.has_qwen3_layers())
-    refuse(options,
-           "scripts/compile_step.py has no code for layers without QK-norm or with biases");
+    refuse(options, "scripts/compile_step.py has no code for layers unlike Qwen3's (" +
+                        unlike_qwen3(config.shape) + ")");
   const TorchFacts facts = torch_facts();
   PackageKey key{.shape = config.shape,
                  .eps = config.rms_norm_eps,

@@ -20,12 +20,13 @@ using at::Tensor;
 // In bytes. libtorch's vectorised CPU kernels treat memory of this alignment like libtorch's own.
 constexpr uintptr_t kAliasAlignment = 16;
 
-// Computes mean square and scaling in fp32, rounds once to the model's dtype, then multiplies by
-// the weight.
+// Computes mean square and scaling in fp32, rounds to the weight's dtype, multiplies, and rounds to
+// the model's dtype.
 Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps) {
   const Tensor wide = x.to(at::kFloat);
   const Tensor variance = wide.pow(2).mean(-1, /*keepdim=*/true);
-  return weight * (wide * at::rsqrt(variance + eps)).to(x.scalar_type());
+  const Tensor scaled = (wide * at::rsqrt(variance + eps)).to(weight.scalar_type());
+  return (weight * scaled).to(x.scalar_type());
 }
 
 Tensor rotate_half(const Tensor& x) {
@@ -49,8 +50,8 @@ Tensor apply_matrix(const Tensor& x, const Tensor& matrix, const Tensor& bias = 
   return at::linear(x, matrix.to(x.scalar_type()), bias);
 }
 
-Tensor mlp(const LayerTensors& layer, const Tensor& x) {
-  const Tensor gate = at::silu(apply_matrix(x, layer.gate_proj));
+Tensor mlp(const ModelTensors& model, const LayerTensors& layer, const Tensor& x) {
+  const Tensor gate = model.activate(apply_matrix(x, layer.gate_proj));
   return apply_matrix(gate * apply_matrix(x, layer.up_proj), layer.down_proj);
 }
 
@@ -76,6 +77,16 @@ Tensor weighted_sum(const Tensor& rows, const Tensor& weights) {
 
 }  // namespace
 
+Tensor ModelTensors::scaled(const Tensor& rows) const {
+  if (shape.embedding_multiplier == 1) return rows;
+  const auto multiplier = static_cast<float>(shape.embedding_multiplier);
+  return rows * (real.dtype() == at::kFloat ? multiplier : round_to_bf16(multiplier));
+}
+
+Tensor ModelTensors::activate(const Tensor& gate) const {
+  return shape.activation == Activation::kSilu ? at::silu(gate) : at::gelu(gate, "tanh");
+}
+
 EagerModel::EagerModel(const ModelWeights& w, const EagerOptions& o)
     : weights_(w), options_(o), drops_newest_row_(o.fault == PlantedFault::kCacheLength) {
   shape = w.config.shape;
@@ -85,7 +96,7 @@ EagerModel::EagerModel(const ModelWeights& w, const EagerOptions& o)
       o.cuda ? at::Device(at::kCUDA, static_cast<at::DeviceIndex>(o.gpu)) : at::Device(at::kCPU);
   real = at::TensorOptions().dtype(o.fp32 ? at::kFloat : at::kBFloat16).device(device);
   embed = load(w.embed_tokens, false);
-  final_norm = load(w.final_norm, true);
+  final_norm = load_norm(w.final_norm);
   lm_head = w.lm_head.data == w.embed_tokens.data ? embed : load(w.lm_head, false);
   if (o.head_fp32) lm_head = lm_head.to(at::kFloat);
   for (const LayerWeights& layer : w.layers) layers.push_back(load_layer(layer));
@@ -112,17 +123,22 @@ Tensor EagerModel::load(const Matrix& m, bool is_vector) const {
   return is_vector ? own.to(real.dtype()) : own;
 }
 
+Tensor EagerModel::load_norm(const Matrix& m) const {
+  const Tensor weight = load(m, true);
+  return shape.norm_offset == 0 ? weight : weight.to(at::kFloat) + shape.norm_offset;
+}
+
 LayerTensors EagerModel::load_layer(const LayerWeights& w) const {
   LayerTensors layer;
-  layer.input_norm = load(w.input_layernorm, true);
-  layer.post_attention_norm = load(w.post_attention_layernorm, true);
+  layer.input_norm = load_norm(w.input_layernorm);
+  layer.post_attention_norm = load_norm(w.post_attention_layernorm);
   layer.q_proj = load(w.q_proj, false);
   layer.k_proj = load(w.k_proj, false);
   layer.v_proj = load(w.v_proj, false);
   layer.o_proj = load(w.o_proj, false);
   if (shape.qk_norm) {
-    layer.q_norm = load(w.q_norm, true);
-    layer.k_norm = load(w.k_norm, true);
+    layer.q_norm = load_norm(w.q_norm);
+    layer.k_norm = load_norm(w.k_norm);
   }
   if (shape.qkv_bias)
     layer.qkv_bias = at::cat({load(w.q_bias, true), load(w.k_bias, true), load(w.v_bias, true)});
@@ -195,7 +211,7 @@ Tensor EagerModel::attention(LayerTensors& layer, const Tensor& x, int64_t first
 }
 
 Tensor EagerModel::forward(const Tensor& ids, bool keep_hidden) {
-  return forward_vectors(at::embedding(embed, ids).to(real.dtype()), keep_hidden);
+  return forward_vectors(scaled(at::embedding(embed, ids).to(real.dtype())), keep_hidden);
 }
 
 Tensor EagerModel::forward_vectors(const Tensor& vectors, bool keep_hidden) {
@@ -209,7 +225,7 @@ Tensor EagerModel::forward_vectors(const Tensor& vectors, bool keep_hidden) {
     LayerTensors& layer = layers[l];
     const Tensor x = rms_norm(h, layer.input_norm, eps);
     h = h + attention(layer, x, first, r, mask);
-    h = h + mlp(layer, rms_norm(h, layer.post_attention_norm, eps));
+    h = h + mlp(*this, layer, rms_norm(h, layer.post_attention_norm, eps));
     if (keep_hidden) hidden_states.push_back(h);  // shares h's memory, no copy
   }
   position_ = static_cast<int>(first + rows);

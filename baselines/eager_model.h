@@ -13,6 +13,7 @@
 
 namespace mkbench {
 
+// Weights of norms are fp32 where ModelShape::norm_offset, which they include, is not 0.
 struct LayerTensors {
   at::Tensor input_norm, post_attention_norm;  // [hidden]
   at::Tensor q_proj, k_proj, v_proj, o_proj;   // [out, in]
@@ -34,6 +35,10 @@ struct ModelTensors {
   at::Tensor embed, final_norm, lm_head;
   at::Tensor inv_freq;  // fp32 [head_dim / 2]
   std::vector<LayerTensors> layers;
+
+  // Rows of the embedding, in the model's dtype, times the model's multiplier.
+  at::Tensor scaled(const at::Tensor& rows) const;
+  at::Tensor activate(const at::Tensor& gate) const;
 
   // Added to the score of a masked row: the lowest finite value of the dtype.
   double masked_score() const {
@@ -81,6 +86,7 @@ class EagerModel : public ModelTensors {
   };
 
   at::Tensor load(const Matrix& m, bool is_vector) const;
+  at::Tensor load_norm(const Matrix& m) const;
   LayerTensors load_layer(const LayerWeights& w) const;
   Rotary rotary(int64_t first, int64_t rows) const;
   at::Tensor causal_mask(int64_t first, int64_t rows) const;

@@ -35,9 +35,10 @@ class UnsortedCopies {
 // [rows, in] -> [rows, out].
 Tensor times(const Tensor& x, const Tensor& matrix) { return at::linear(x, matrix); }
 
-// libtorch's fused RMS norm: fp32 up to and including the product with the weight, rounded once.
+// libtorch's fused RMS norm: fp32 up to and including the product with the weight, rounded once. It
+// takes no weight of another dtype than x.
 Tensor norm(const Tensor& x, const Tensor& weight, double eps) {
-  return at::rms_norm(x, {x.size(-1)}, weight, eps);
+  return at::rms_norm(x.to(weight.scalar_type()), {x.size(-1)}, weight, eps).to(x.scalar_type());
 }
 
 // RoPE on x [heads, head_dim]. cos, signed_sin: [1, head_dim]; signed_sin has a negated first half.
@@ -159,14 +160,14 @@ void StaticStep::issue(Bucket& bucket) {
                   .cos = cos_table_.index_select(0, position_),
                   .sin = sin_table_.index_select(0, position_),
                   .mask = at::where(there, at::zeros({}, model_.real), lowest)};
-  Tensor h = at::embedding(model_.embed, id_);
+  Tensor h = model_.scaled(at::embedding(model_.embed, id_));
   bucket.hidden.clear();
   for (size_t l = 0; l < model_.layers.size(); ++l) {
     const LayerTensors& layer = model_.layers[l];
     h = h + attention(layer, head_norms_.empty() ? Tensor() : head_norms_[l],
                       norm(h, layer.input_norm, model_.eps), view);
     const Tensor both = times(norm(h, layer.post_attention_norm, model_.eps), layer.gate_up_proj);
-    const Tensor gated = at::silu(both.narrow(1, 0, s.intermediate)) *
+    const Tensor gated = model_.activate(both.narrow(1, 0, s.intermediate)) *
                          both.narrow(1, s.intermediate, s.intermediate);
     h = h + times(gated, layer.down_proj);
     bucket.hidden.push_back(h);
@@ -189,7 +190,10 @@ Tensor StaticStep::attention(const LayerTensors& layer, const Tensor& norms, con
   const Tensor qkv =
       at::linear(x, layer.qkv_proj, layer.qkv_bias).view({heads + 2 * kv_heads, dim});
   Tensor qk = qkv.narrow(0, 0, heads + kv_heads);
-  if (norms.defined()) qk = at::rms_norm(qk, {dim}, {}, model_.eps) * norms;
+  if (norms.defined()) {
+    const Tensor scaled = at::rms_norm(qk.to(norms.scalar_type()), {dim}, {}, model_.eps);
+    qk = (scaled * norms).to(qkv.scalar_type());
+  }
   const Tensor rotated = rotate(qk, view.cos, view.sin);
   Tensor k_cache = layer.k_cache.select(0, 0), v_cache = layer.v_cache.select(0, 0);
   k_cache.index_copy_(1, position_, rotated.narrow(0, heads, kv_heads).unsqueeze(1));

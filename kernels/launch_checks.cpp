@@ -21,11 +21,11 @@ int attribute(cudaDeviceAttr which, int gpu) {
 }  // namespace
 
 std::string layer_shape_text(const ModelShape& s) {
+  const std::string parts = unlike_qwen3(s);
   return "hidden_size " + std::to_string(s.hidden) + ", intermediate_size " +
          std::to_string(s.intermediate) + ", num_attention_heads " + std::to_string(s.heads) +
          ", num_key_value_heads " + std::to_string(s.kv_heads) + ", head_dim " +
-         std::to_string(s.head_dim) + (s.qk_norm ? "" : ", no QK-norm") +
-         (s.qkv_bias ? ", biases of q, k and v" : "");
+         std::to_string(s.head_dim) + (parts.empty() ? "" : ", " + parts);
 }
 
 std::string compiled_layer_shapes() {

@@ -65,8 +65,7 @@ class ConfigReader {
       const int value = integer(field);
       (field.member != nullptr ? config.shape.*field.member : config.max_positions) = value;
     }
-    config.shape.qk_norm = scan_.family->qk_norm;
-    config.shape.qkv_bias = scan_.family->qkv_bias;
+    set_layers(*scan_.family, config.shape);
     derive_heads();
     check_heads();
     if (own_.has("rms_norm_eps"))
@@ -172,9 +171,10 @@ class ConfigReader {
 
   void check_unsupported() const {
     const auto act = own_.object().find("hidden_act");
-    if (act != own_.object().end() && *act != "silu")
-      own_.report(Severity::kUnsupported, "hidden_act", "'silu'", describe(*act),
-                  fmt::format("hidden_act is {}, supported: 'silu'", describe(*act)));
+    const std::string_view wanted = activation_name(scan_.family->activation);
+    if (act != own_.object().end() && *act != wanted)
+      own_.report(Severity::kUnsupported, "hidden_act", fmt::format("'{}'", wanted), describe(*act),
+                  fmt::format("hidden_act is {}, supported: '{}'", describe(*act), wanted));
     for (const std::string_view name : scan_.family->unsupported_keys) {
       const std::string key(name);
       if (own_.find(key) != nullptr && own_.boolean(key.c_str()).value_or(false))
@@ -304,12 +304,12 @@ nlohmann::json read_config_json(const std::filesystem::path& path) {
 
 std::string config_text(const ModelConfig& config) {
   const ModelShape& s = config.shape;
-  const Family& family = s.qk_norm ? kQwen3Family : s.qkv_bias ? kQwen2Family : kLlamaFamily;
+  const Family& family = family_with(s);
   nlohmann::ordered_json root = {
       {"architectures", nlohmann::ordered_json::array({family.architecture})},
       {"model_type", family.model_type},
       {"dtype", "bfloat16"},
-      {"hidden_act", "silu"},
+      {"hidden_act", activation_name(s.activation)},
       {"attention_dropout", 0.0},
       {"use_cache", true},
       {"rms_norm_eps", config.rms_norm_eps},

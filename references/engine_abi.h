@@ -88,6 +88,9 @@ enum {
  * the factor, or by wave length as transformers' rope_type "llama3" does (naive_cpu.cpp shows how). */
 enum { MKBENCH_ROPE_UNSCALED = 0, MKBENCH_ROPE_LINEAR = 1, MKBENCH_ROPE_LLAMA3 = 2 };
 
+/* The activation of the gate: SiLU, or GELU by tanh (PyTorch's gelu with approximate="tanh"). */
+enum { MKBENCH_SILU = 0, MKBENCH_GELU_TANH = 1 };
+
 /* Fills `mine`, a struct of `size` bytes that begins with its size, from `theirs`, the same struct
  * as the other side was compiled with: what the other side does not have is 0. */
 static inline void mkbench_read(void* mine, uint32_t size, const void* theirs) {
@@ -113,7 +116,17 @@ typedef struct mkbench_model {
   double rope_low_freq_factor, rope_high_freq_factor; /* of llama3 alone, else 0 */
   int32_t rope_scaling;                               /* MKBENCH_ROPE_... */
   int32_t rope_original_positions;                    /* of llama3 alone, else 0 */
+  int32_t norm_offset; /* 0, or 1: added to norm weights in fp32; a norm then rounds once (Gemma) */
+  int32_t activation;  /* MKBENCH_SILU, ... */
+  double embedding_multiplier; /* of embedding rows, not of vectors; 0: none */
 } mkbench_model;
+
+/* 1 if the model computes what a Qwen3 does: QK-norm, no biases of q, k and v, unscaled RoPE, norms
+ * without offset, SiLU, embedding rows as they are. */
+static inline int mkbench_is_qwen3(const mkbench_model* m) {
+  return m->qk_norm != 0 && m->qkv_bias == 0 && m->rope_scaling == MKBENCH_ROPE_UNSCALED &&
+         m->norm_offset == 0 && m->activation == MKBENCH_SILU && m->embedding_multiplier == 0;
+}
 
 /* A weight: row-major, Hugging Face's name and shape. */
 typedef struct mkbench_tensor {

@@ -99,7 +99,8 @@ class ConfigFacts {
     add_rope();
     show(*decoder_, prefix_, "tie_word_embeddings");
     show(*decoder_, prefix_, "rms_norm_eps", "above 0");
-    show(*decoder_, prefix_, "hidden_act", "'silu'");
+    show(*decoder_, prefix_, "hidden_act",
+         fmt::format("'{}'", activation_name(scan_.family->activation)));
     for (const std::string_view key : scan_.family->unsupported_keys)
       show(*decoder_, prefix_, std::string(key), "false");
     show(*decoder_, prefix_, "sliding_window",
@@ -279,6 +280,14 @@ void add_shape_facts(const ModelConfig& config, const std::string& source,
            source + "model_type");
   add_part(findings, "biases of q, k and v", s.qkv_bias, compiled.shape.qkv_bias, compiled.name,
            source + "model_type");
+  if (!s.has_llama_steps()) {
+    ModelShape steps = s;
+    steps.qk_norm = true;
+    steps.qkv_bias = false;
+    const std::string found = unlike_qwen3(steps);
+    add(findings, Severity::kNeedsRebuild, "steps of a layer", "those of Llama", found,
+        source + "model_type", "no kernel has code for " + found);
+  }
   if (s.layers > 0)
     inform(findings, "num_hidden_layers", fmt::format("{}", s.layers), source + "num_hidden_layers",
            s.layers % 2 == 0 ? "any" : "any (ring: an even number)");

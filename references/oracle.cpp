@@ -56,17 +56,19 @@ std::vector<float> matvec(const Matrix& w, const std::vector<float>& x, int thre
   return out;
 }
 
-// out = weight * x / sqrt(mean(x^2) + eps); out may be x.
-void rms_norm(const float* x, const Matrix& weight, double eps, float* out) {
+// out = (weight + offset) * x / sqrt(mean(x^2) + eps); out may be x.
+void rms_norm(const float* x, const Matrix& weight, const ModelConfig& config, float* out) {
   const int n = weight.cols;
   const float mean = dot(x, x, n) / static_cast<float>(n);
-  const float scale = 1.0f / std::sqrt(mean + static_cast<float>(eps));
-  for (int i = 0; i < n; ++i) out[i] = to_float(weight.data[i]) * (x[i] * scale);
+  const float scale = 1.0f / std::sqrt(mean + static_cast<float>(config.rms_norm_eps));
+  const auto offset = static_cast<float>(config.shape.norm_offset);
+  for (int i = 0; i < n; ++i) out[i] = (to_float(weight.data[i]) + offset) * (x[i] * scale);
 }
 
-std::vector<float> rms_norm(const std::vector<float>& x, const Matrix& weight, double eps) {
+std::vector<float> rms_norm(const std::vector<float>& x, const Matrix& weight,
+                            const ModelConfig& config) {
   std::vector<float> out(x.size());
-  rms_norm(x.data(), weight, eps, out.data());
+  rms_norm(x.data(), weight, config, out.data());
   return out;
 }
 
@@ -108,7 +110,11 @@ void attend(const float* query, const float* k, const float* v, int stride, int 
   }
 }
 
-float silu(float x) { return x / (1.0f + std::exp(-x)); }
+float activate(Activation activation, float x) {
+  if (activation == Activation::kSilu) return x / (1.0f + std::exp(-x));
+  const float inner = 0.79788456f * (x + 0.044715f * x * x * x);  // sqrt(2 / pi)
+  return 0.5f * x * (1.0f + std::tanh(inner));
+}
 
 void add(std::vector<float>& sum, const Matrix& bias) {
   for (size_t i = 0; i < sum.size(); ++i) sum[i] += to_float(bias.data[i]);
@@ -118,11 +124,12 @@ void add(std::vector<float>& residual, const std::vector<float>& x) {
   for (size_t i = 0; i < x.size(); ++i) residual[i] += x[i];
 }
 
-// down(silu(gate(x)) * up(x))
-std::vector<float> mlp(const LayerWeights& w, const std::vector<float>& x, int threads) {
+// down(activation(gate(x)) * up(x))
+std::vector<float> mlp(const LayerWeights& w, Activation activation, const std::vector<float>& x,
+                       int threads) {
   std::vector<float> gate = matvec(w.gate_proj, x, threads);
   const std::vector<float> up = matvec(w.up_proj, x, threads);
-  for (size_t i = 0; i < gate.size(); ++i) gate[i] = silu(gate[i]) * up[i];
+  for (size_t i = 0; i < gate.size(); ++i) gate[i] = activate(activation, gate[i]) * up[i];
   return matvec(w.down_proj, gate, threads);
 }
 
@@ -147,7 +154,6 @@ void Oracle::reset() {
 // [q_width].
 std::vector<float> Oracle::attention(int layer, const std::vector<float>& x) {
   const ModelShape& s = weights_.config.shape;
-  const double eps = weights_.config.rms_norm_eps;
   const LayerWeights& w = weights_.layers[static_cast<size_t>(layer)];
   std::vector<float> q = matvec(w.q_proj, x, threads_), k = matvec(w.k_proj, x, threads_),
                      v = matvec(w.v_proj, x, threads_);
@@ -158,7 +164,7 @@ std::vector<float> Oracle::attention(int layer, const std::vector<float>& x) {
   }
   const auto prepare = [&](std::vector<float>& heads, const Matrix& norm) {
     for (float* head = heads.data(); head != heads.data() + heads.size(); head += s.head_dim) {
-      if (s.qk_norm) rms_norm(head, norm, eps, head);
+      if (s.qk_norm) rms_norm(head, norm, weights_.config, head);
       rope(head, inv_freq_, position_);
     }
   };
@@ -186,8 +192,9 @@ std::vector<float> Oracle::step(int32_t id, bool want_logits) {
     throw Error(ErrorKind::kBadInput, "oracle: id " + std::to_string(id) + ", wanted 0 to " +
                                           std::to_string(config.shape.vocab - 1));
   }
+  const auto multiplier = static_cast<float>(config.shape.embedding_multiplier);
   std::vector<float> h;
-  for (Bf16 x : weights_.embed_tokens.row(id)) h.push_back(to_float(x));
+  for (Bf16 x : weights_.embed_tokens.row(id)) h.push_back(to_float(x) * multiplier);
   return forward(std::move(h), want_logits);
 }
 
@@ -209,10 +216,10 @@ std::vector<float> Oracle::forward(std::vector<float> h, bool want_logits) {
   check_room();
   for (int layer = 0; layer < config.shape.layers; ++layer) {
     const LayerWeights& w = weights_.layers[static_cast<size_t>(layer)];
-    const std::vector<float> x = rms_norm(h, w.input_layernorm, config.rms_norm_eps);
+    const std::vector<float> x = rms_norm(h, w.input_layernorm, config);
     add(h, matvec(w.o_proj, attention(layer, x), threads_));
-    const std::vector<float> y = rms_norm(h, w.post_attention_layernorm, config.rms_norm_eps);
-    add(h, mlp(w, y, threads_));
+    const std::vector<float> y = rms_norm(h, w.post_attention_layernorm, config);
+    add(h, mlp(w, config.shape.activation, y, threads_));
     hidden_[static_cast<size_t>(layer)] = h;
   }
   ++position_;
@@ -229,7 +236,7 @@ void Oracle::check_room() const {
 
 std::vector<float> Oracle::final_hidden() const {
   if (hidden_.back().empty()) return {};
-  return rms_norm(hidden_.back(), weights_.final_norm, weights_.config.rms_norm_eps);
+  return rms_norm(hidden_.back(), weights_.final_norm, weights_.config);
 }
 
 std::vector<float> Oracle::kv_row(int layer, int position) const {

@@ -191,6 +191,8 @@ std::string_view missing_for(PlantedFault fault, const ModelConfig& config) {
       return config.rope.scaling != RopeScaling::kNone ? "" : "scaled RoPE";
     case PlantedFault::kBiasDropped:
       return config.shape.qkv_bias ? "" : "biases of q, k and v";
+    case PlantedFault::kGelu:
+      return config.shape.activation == Activation::kSilu ? "" : "SiLU";
     default:
       return "";
   }

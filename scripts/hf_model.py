@@ -223,6 +223,9 @@ def build(config, state, dtype, device="cpu", attention="eager"):
         model.lm_head.weight = model.model.embed_tokens.weight
     # The table was made on the meta device with the rest, and a cast of the whole model would make it bf16.
     model.model.rotary_emb = type(model.model.rotary_emb)(hf_config).to(device)
+    embedding = model.model.embed_tokens
+    if hasattr(embedding, "scalar_embed_scale"):  # a buffer, which was made there too
+        embedding.embed_scale = torch.tensor(embedding.scalar_embed_scale, device=device)
     check_rotary(model, config)
     return model.requires_grad_(False).eval()
 

@@ -35,7 +35,10 @@ PluginModel::PluginModel(const ModelWeights& weights, const std::vector<mkbench_
              .rope_low_freq_factor = rope.low_freq_factor,
              .rope_high_freq_factor = rope.high_freq_factor,
              .rope_scaling = abi_scaling(rope.scaling),
-             .rope_original_positions = rope.original_positions};
+             .rope_original_positions = rope.original_positions,
+             .norm_offset = s.norm_offset,
+             .activation = s.activation == Activation::kSilu ? MKBENCH_SILU : MKBENCH_GELU_TANH,
+             .embedding_multiplier = s.embedding_multiplier == 1 ? 0 : s.embedding_multiplier};
   for (const mkbench_tensor& tensor : tensors) tensors_.push_back(&tensor);
 }
 

@@ -15,12 +15,18 @@
 
 namespace mkbench {
 
+constexpr std::string_view enum_text(Activation a) { return activation_name(a); }
+inline std::vector<Activation> enum_values(Tag<Activation>) {
+  return {Activation::kSilu, Activation::kGeluTanh};
+}
 template <typename V>
 void describe_fields(V& v, Tag<ModelShape>) {
   using S = ModelShape;
   list_fields(v, "hidden", &S::hidden, "intermediate", &S::intermediate, "layers", &S::layers,
               "heads", &S::heads, "kv_heads", &S::kv_heads, "head_dim", &S::head_dim, "vocab",
-              &S::vocab, "qk_norm", &S::qk_norm, "qkv_bias", &S::qkv_bias);
+              &S::vocab, "qk_norm", &S::qk_norm, "qkv_bias", &S::qkv_bias, "norm_offset",
+              &S::norm_offset, "activation", &S::activation, "embedding_multiplier",
+              &S::embedding_multiplier);
 }
 constexpr std::string_view enum_text(RopeScaling s) { return rope_type(s); }
 inline std::vector<RopeScaling> enum_values(Tag<RopeScaling>) {

@@ -41,6 +41,13 @@ RopeScaling scaling_of(int32_t scaling) {
               "open: rope_scaling: found " + std::to_string(scaling) + ", wanted 0 to 2");
 }
 
+Activation activation_of(int32_t activation) {
+  if (activation == MKBENCH_SILU) return Activation::kSilu;
+  if (activation == MKBENCH_GELU_TANH) return Activation::kGeluTanh;
+  throw Error(ErrorKind::kBadInput,
+              "open: activation: found " + std::to_string(activation) + ", wanted 0 or 1");
+}
+
 ModelConfig config_of(const mkbench_open& open) {
   const mkbench_model m = mkbench_own(open.model);
   ModelConfig config;
@@ -52,7 +59,10 @@ ModelConfig config_of(const mkbench_open& open) {
                   .head_dim = m.head_dim,
                   .vocab = m.vocab,
                   .qk_norm = m.qk_norm != 0,
-                  .qkv_bias = m.qkv_bias != 0};
+                  .qkv_bias = m.qkv_bias != 0,
+                  .norm_offset = m.norm_offset,
+                  .activation = activation_of(m.activation),
+                  .embedding_multiplier = m.embedding_multiplier == 0 ? 1 : m.embedding_multiplier};
   config.rope = {.theta = m.rope_theta,
                  .scaling = scaling_of(m.rope_scaling),
                  .factor = m.rope_factor,

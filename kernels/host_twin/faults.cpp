@@ -225,8 +225,8 @@ class FaultyQwen3 final : public Qwen3 {
     return std::bit_cast<float>(std::bit_cast<uint32_t>(y) & ~3u);
   }
 
-  float silu(float x) override {
-    float y = Qwen3::silu(x);
+  float activate(const Block& b, float x) override {
+    float y = Qwen3::activate(b, x);
     if (planted(PlantedFault::kGelu)) y = 0.5f * x * (1.0f + std::erf(x * 0.70710678f));
     round_as_hf(&y, 1);
     return y;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numbers>
 #include <utility>
 
 namespace mkbench::host_twin {
@@ -41,7 +42,8 @@ void Qwen3::rms_norm(const Block& b, const float* x, const Matrix& weight, float
   float sum = 0;
   for (const float part : squares) sum += part;
   const float scale = 1.0f / std::sqrt(sum / static_cast<float>(weight.cols) + b.model->eps);
-  for (c = 0; c < weight.cols; ++c) out[c] = x[c] * scale * to_float(weight.data[c]);
+  const auto offset = static_cast<float>(b.model->shape().norm_offset);
+  for (c = 0; c < weight.cols; ++c) out[c] = x[c] * scale * (to_float(weight.data[c]) + offset);
 }
 
 void Qwen3::rotate(const Block& b, int position, float* head) {
@@ -93,6 +95,12 @@ void Qwen3::add_values(const Block& b, int layer, int kv_head, int from, int cou
 }
 
 float Qwen3::exponential(float x) { return std::exp(x); }
+
+float Qwen3::activate(const Block& b, float x) {
+  if (b.model->shape().activation == Activation::kSilu) return x / (1.0f + exponential(-x));
+  const float slope = std::sqrt(2 / std::numbers::pi_v<float>);
+  return x / 2 * (1.0f + std::tanh(slope * (x + 0.044715f * x * x * x)));
+}
 
 // Attention of one query head over positions [range), as a partial. It goes through the positions
 // in tiles, so that the scratch does not grow with the context.
@@ -155,7 +163,9 @@ void Qwen3::phase_embed(Block& b, int32_t id, const Bf16* vector) {
   } else if (id < 0) {
     std::fill(b.local.x.begin(), b.local.x.end(), std::numeric_limits<float>::quiet_NaN());
   } else {
-    std::transform(table.row(id).begin(), table.row(id).end(), b.local.x.begin(), to_float);
+    const auto multiplier = static_cast<float>(b.model->shape().embedding_multiplier);
+    std::transform(table.row(id).begin(), table.row(id).end(), b.local.x.begin(),
+                   [multiplier](Bf16 x) { return to_float(x) * multiplier; });
   }
   const Range mine = partition(b.model->shape().hidden, b.blocks, b.index);
   for (int r = mine.begin; r < mine.end; ++r) b.shared->h[r] = b.local.x[r];
@@ -215,7 +225,9 @@ void Qwen3::phase_gate_up(Block& b, int layer) {
   float* up = gate + mine.size();
   project(b, w.gate_proj, mine, x, gate);
   project(b, w.up_proj, mine, x, up);
-  for (int i = 0; i < mine.size(); ++i) b.shared->act[mine.begin + i] = silu(gate[i]) * up[i];
+  for (int i = 0; i < mine.size(); ++i) {
+    b.shared->act[mine.begin + i] = activate(b, gate[i]) * up[i];
+  }
 }
 
 void Qwen3::phase_down(Block& b, int layer) {

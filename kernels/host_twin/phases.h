@@ -50,15 +50,15 @@ struct Block {
 
 enum class Head { kQuery, kKey };
 
-// The mathematics of a decoder layer: Qwen3's, and Llama's and Qwen2's without QK-norm. Every block
-// calls every `phase_` function. The protected functions are what the phases consist of; faults.cpp
+// The mathematics of a decoder layer: Qwen3's, and what a ModelShape can ask for instead. Every
+// block calls every `phase_` function. The protected functions are what the phases consist of; faults.cpp
 // overrides functions of both kinds.
 class Qwen3 {
  public:
   virtual ~Qwen3() = default;
 
-  // Computes x = vector if given, else E[id], in every block; NaN for id = -1, the greedy id of NaN
-  //          logits.
+  // Computes x = vector if given, else E[id] times the embedding multiplier, in every block; NaN for
+  //          id = -1, the greedy id of NaN logits.
   // Writes   h (hidden): the block's own rows.
   // Needs no exchange: until h is next exchanged, a block reads only its own rows of it.
   virtual void phase_embed(Block& b, int32_t id, const Bf16* vector);
@@ -84,7 +84,7 @@ class Qwen3 {
   // A block merges the partials of all heads and takes a range of the rows of h.
   void phase_o_proj(Block& b, int layer, int position);
 
-  // Computes act = silu(Wgate x) * (Wup x), x = RMSNorm(h).
+  // Computes act = activation(Wgate x) * (Wup x), x = RMSNorm(h).
   // Reads    h (hidden).
   // Writes   act (intermediate).
   // A block takes a range of the rows of Wgate and Wup.
@@ -113,7 +113,7 @@ class Qwen3 {
   // y[0 ..).
   virtual void project(const Block& b, const Matrix& w, Range range, const float* x, float* y,
                        const Matrix& bias = {});
-  // out[c] = x[c] / rms(x) * weight[c]; x and out may be the same.
+  // out[c] = x[c] / rms(x) * (weight[c] + norm_offset); x and out may be the same.
   virtual void rms_norm(const Block& b, const float* x, const Matrix& weight, float* out);
   // RoPE of one head: rotates the pairs (i, i + head_dim / 2) by the angles of a position.
   virtual void rotate(const Block& b, int position, float* head);
@@ -139,7 +139,7 @@ class Qwen3 {
   // Adds w x to h, in the block's rows.
   virtual void block_add_to_residual(Block& b, const Matrix& w, const float* x);
   virtual float exponential(float x);
-  virtual float silu(float x) { return x / (1.0f + exponential(-x)); }
+  virtual float activate(const Block& b, float x);
   // The rows of the vocabulary that the block scores, and their logits.
   virtual Range head_rows(const Block& b);
   virtual void head_logits(Block& b, Range rows);

@@ -76,7 +76,7 @@ struct SharedScratch {
   std::vector<float> partial_max;  // [heads][kMaxSplits], largest score of a split
   std::vector<float> partial_sum;  // [heads][kMaxSplits], sum of exp(score - partial_max)
   std::vector<float> partial_v;  // [heads][kMaxSplits][head_dim], sum of exp(score - partial_max) V
-  std::vector<float> act;        // [intermediate], silu(gate) * up
+  std::vector<float> act;        // [intermediate], activation(gate) * up
   std::vector<float> logits;     // [vocab]
   std::vector<float> hidden;     // [layers][hidden], h after each layer of the last step
   std::vector<Best> best;        // [blocks]

@@ -5,6 +5,7 @@
 
 #include "kernels/prefill/launches.h"
 #include "kernels/ring/layout.h"
+#include "references/runnable.h"
 
 namespace mkbench::prefill {
 namespace {
@@ -20,7 +21,8 @@ void check(const PrefillModel& model, int kv_heads, int max_context, size_t coun
                     std::to_string(s.hidden) + " and intermediate_size " +
                     std::to_string(s.intermediate) +
                     ", wanted multiples of 64; num_key_value_heads is " +
-                    std::to_string(s.kv_heads) + ", wanted " + std::to_string(kv_heads));
+                    std::to_string(s.kv_heads) + ", wanted " + std::to_string(kv_heads) +
+                    (s.has_llama_steps() ? "" : "; layers are " + unlike_qwen3(s)));
   }
   if (position < 0 || static_cast<int64_t>(position) + static_cast<int64_t>(count) > max_context) {
     throw Error(ErrorKind::kBadInput, "prefill: " + std::to_string(position) + " rows + " +
@@ -127,7 +129,8 @@ PrefillModel prefill_model(const DeviceModel& model, const ModelConfig& config, 
 }
 
 bool supports(const ModelShape& s) {
-  return (s.head_dim == 64 || s.head_dim == 128) && s.hidden % 64 == 0 && s.intermediate % 64 == 0;
+  return (s.head_dim == 64 || s.head_dim == 128) && s.hidden % 64 == 0 &&
+         s.intermediate % 64 == 0 && s.has_llama_steps();
 }
 
 int64_t prefill_rows(const PrefillModel& model, const PlainKv& kv, const PrefillScratch& scratch,

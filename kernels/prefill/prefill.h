@@ -72,8 +72,8 @@ class PrefillScratch {
   DeviceBuffer<char> memory_;
 };
 
-// Whether the kernels' tiles divide this shape: head_dim 64 or 128, hidden and intermediate multiples
-// of 64.
+// Whether the kernels' tiles divide this shape (head_dim 64 or 128, hidden and intermediate multiples
+// of 64) and they compute its steps.
 bool supports(const ModelShape& shape);
 
 // Computes the KV rows of `ids` at positions [position, position + ids.size()). Earlier rows must

@@ -1,6 +1,7 @@
 #include "kernels/ring/rows.h"
 
 #include "kernels/launch_checks.h"
+#include "references/runnable.h"
 
 namespace mkbench::ring {
 namespace {
@@ -63,7 +64,7 @@ std::string layout_obstacle(const ModelShape& shape) {
   const std::string made_for = "; made for the layers of " + models_with_layout();
   std::string text;
   if (!shape.has_qwen3_layers())
-    return "no layout for layers without QK-norm or with biases" + made_for;
+    return "no layout for layers unlike Qwen3's (" + unlike_qwen3(shape) + ")" + made_for;
   const LayoutFits fits = layout_fits(shape);
   const auto compare = [&text](const char* field, int found, const std::string& wanted, bool fit) {
     if (fit) return;

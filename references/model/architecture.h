@@ -16,6 +16,12 @@ constexpr std::string_view rope_type(RopeScaling scaling) {
   return kNames[static_cast<size_t>(scaling)];
 }
 
+// hidden_act of a config.json.
+constexpr std::string_view activation_name(Activation activation) {
+  constexpr std::string_view kNames[] = {"silu", "gelu_pytorch_tanh"};
+  return kNames[static_cast<size_t>(activation)];
+}
+
 struct Rope {
   double theta = 0;         // as written in the file; > 0
   std::string theta_key{};  // which key it came from, e.g. "rope_parameters.rope_theta"

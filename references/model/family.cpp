@@ -1,9 +1,16 @@
 #include "references/model/family.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 
+#include "references/base/error.h"
+#include "references/runnable.h"
+
 namespace mkbench {
+
+extern const Family kQwen2Family, kLlamaFamily, kMistralFamily, kTalkerFamily;
+
 namespace {
 
 constexpr const Family* kFamilies[] = {&kQwen3Family, &kQwen2Family, &kLlamaFamily, &kMistralFamily,
@@ -16,6 +23,24 @@ const Family* find_family(std::string_view model_type) {
       std::find_if(std::begin(kFamilies), std::end(kFamilies),
                    [&](const Family* family) { return family->model_type == model_type; });
   return found == std::end(kFamilies) ? nullptr : *found;
+}
+
+void set_layers(const Family& family, ModelShape& shape) {
+  shape.qk_norm = family.qk_norm;
+  shape.qkv_bias = family.qkv_bias;
+  shape.norm_offset = family.norm_offset;
+  shape.activation = family.activation;
+  shape.embedding_multiplier = family.scales_embeddings ? std::sqrt(shape.hidden) : 1;
+}
+
+const Family& family_with(const ModelShape& shape) {
+  for (const Family* family : kFamilies) {
+    ModelShape of_family = shape;
+    set_layers(*family, of_family);
+    if (of_family == shape && family->config_key.empty()) return *family;
+  }
+  throw Error(ErrorKind::kBadInput,
+              "config.json: no model_type has these layers: " + unlike_qwen3(shape));
 }
 
 std::string loadable_families() {

@@ -24,7 +24,10 @@ struct Family {
   std::string_view trunk = "model.";  // prefix of tensor names
   std::string_view embedding = "model.embed_tokens.weight", head = "lm_head.weight";
   std::string_view input = kTokenInput, output = kLogitsOutput;  // of a decode step
-  bool qk_norm = false, qkv_bias = false;                        // as in ModelShape
+  // As in ModelShape; the multiplier of scaled embeddings is sqrt(hidden_size).
+  bool qk_norm = false, qkv_bias = false, scales_embeddings = false;
+  int norm_offset = 0;
+  Activation activation = Activation::kSilu;
   bool scales_rope = false;  // config.json may ask for a RopeScaling
   bool mrope = false;        // RoPE with three rows of positions, which decoding keeps equal
   // What config.json may lack (the last two may also be null), and what that means: an untied head,
@@ -38,10 +41,16 @@ struct Family {
   std::string_view beside = "";  // a part of the model that is in other files; empty: none
 };
 
-extern const Family kQwen3Family, kQwen2Family, kLlamaFamily, kMistralFamily, kTalkerFamily;
+extern const Family kQwen3Family;  // the others are declared where they are listed
 
 // The family of a model_type; null where it is not known.
 const Family* find_family(std::string_view model_type);
+
+// Sets the fields of a shape that follow from its family; its dimensions are set.
+void set_layers(const Family& family, ModelShape& shape);
+
+// A family with such layers, as which a config.json can be written. Throws Error(kBadInput).
+const Family& family_with(const ModelShape& shape);
 
 // "'qwen3', 'qwen2' or 'llama'": the model types that the loader reads.
 std::string loadable_families();

@@ -1,13 +1,16 @@
-// The dimensions of a model, and a few shapes: Qwen3-0.6B's and those of the committed checkpoints.
-// Every model that has a name has a row in model_row.cpp.
+// The dimensions and layers of a model, and a few shapes: Qwen3-0.6B's and those of the committed
+// checkpoints. Every model that has a name has a row in model_row.cpp.
 #pragma once
 
 #include <cstdint>
 
 namespace mkbench {
 
-// The dimensions that fix which tensors there are, and their shapes. Linear weights are [out, in],
-// row-major, bf16.
+// Of the gate: SiLU, or GELU with tanh in place of the error function.
+enum class Activation { kSilu, kGeluTanh };
+
+// What fixes which tensors there are, their shapes, and what a layer computes with them. Linear
+// weights are [out, in], row-major, bf16.
 struct ModelShape {
   int hidden;        // residual stream width
   int intermediate;  // SwiGLU width
@@ -18,6 +21,12 @@ struct ModelShape {
   int vocab;
   bool qk_norm = true;    // an RMSNorm over each query and key head, before RoPE
   bool qkv_bias = false;  // a vector is added to each of q, k and v
+  // Added to the weights of all norms, in fp32. Where it is not 0, a bf16 model rounds once, after
+  // the product with the sum; where it is 0, the normalised values also before the product.
+  int norm_offset = 0;
+  Activation activation = Activation::kSilu;
+  // Of the embedding's rows, not of vectors in their place; rounded to the model's dtype.
+  double embedding_multiplier = 1;
 
   constexpr int q_width() const { return heads * head_dim; }
   constexpr int kv_width() const { return kv_heads * head_dim; }
@@ -40,12 +49,17 @@ struct ModelShape {
            static_cast<int64_t>(static_cast<double>(kv_bytes_per_position()) * depth);
   }
   // The only layers that ring and `compiled` have code for.
-  constexpr bool has_qwen3_layers() const { return qk_norm && !qkv_bias; }
+  constexpr bool has_qwen3_layers() const { return qk_norm && !qkv_bias && has_llama_steps(); }
+  // The steps of Llama, Qwen2 and Qwen3, for which all kernels are written.
+  constexpr bool has_llama_steps() const {
+    return norm_offset == 0 && activation == Activation::kSilu && embedding_multiplier == 1;
+  }
   // Equal in every dimension that a kernel compiles in; layers and vocabulary are run-time values.
   constexpr bool same_layer_shape(const ModelShape& o) const {
     return hidden == o.hidden && intermediate == o.intermediate && heads == o.heads &&
            kv_heads == o.kv_heads && head_dim == o.head_dim && qk_norm == o.qk_norm &&
-           qkv_bias == o.qkv_bias;
+           qkv_bias == o.qkv_bias && norm_offset == o.norm_offset && activation == o.activation &&
+           embedding_multiplier == o.embedding_multiplier;
   }
   constexpr bool operator==(const ModelShape&) const = default;
 };

@@ -1,11 +1,13 @@
 // The eager baseline on the CPU, and its parts that need no device.
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "baselines/eager.h"
 #include "references/base/error.h"
+#include "references/runnable.h"
 #include "tests/baselines/eager_lanes.h"
 #include "tests/support/catch2.h"
 #include "tests/support/llama3_rope.h"
@@ -44,16 +46,19 @@ TEST_CASE("eager takes rows of the embedding as vectors, and refuses what is no 
 
 TEST_CASE("eager and graph decode layers of other families as the oracle does") {
   for (const ModelShape& shape : {ModelShape{48, 80, 2, 4, 2, 16, 61, false, false},
-                                  ModelShape{48, 80, 2, 4, 2, 16, 61, false, true}}) {
+                                  ModelShape{48, 80, 2, 4, 2, 16, 61, false, true},
+                                  with_other_steps({48, 80, 2, 4, 2, 16, 61, false, false}),
+                                  with_other_steps({48, 80, 2, 4, 2, 16, 61})}) {
     ModelWeights w = random_model(shape);
     if (!shape.qkv_bias) w.config.rope = llama3_rope(1e4, 8, 64);
     const std::vector<int32_t> ids = random_ids(60, shape.vocab);
     Oracle oracle(w, 1);
     const auto truth = truth_of(oracle, ids);
-    INFO("biases " << shape.qkv_bias);
+    INFO(unlike_qwen3(shape));
     const auto exact = make_eager(w, {.fp32 = true, .max_context = 64});
     CHECK(compare_all(*exact, ids, truth, 0.05f).worst() < 1e-4);
     require_hidden_close(*exact, oracle);
+    require_vectors_agree(*exact, w, {1e-4, 1e-4, 0});
     for (const Lane lane : {kCpu, kGraphOnCpu}) {
       EagerOptions options = options_for(lane);
       options.max_context = 64;
@@ -62,7 +67,49 @@ TEST_CASE("eager and graph decode layers of other families as the oracle does") 
       CHECK((c.finite() && c.worst() < 0.1));
     }
     CHECK_THAT(error_line([&] { make_eager(w, {.compiled = true, .max_context = 64}); }),
-               ContainsText("compile_step.py has no code for layers without QK-norm"));
+               ContainsText("compile_step.py has no code for layers unlike Qwen3's (" +
+                            unlike_qwen3(shape) + ")"));
+  }
+}
+
+// A model whose layers add nothing and whose logits are the values after the final norm.
+ModelWeights norm_of_embedding() {
+  ModelWeights w = random_model(with_other_steps({48, 80, 1, 4, 2, 16, 48}), {.tied = false});
+  auto zeros = std::make_shared<std::vector<Bf16>>(size_t{80 * 48});
+  auto identity = std::make_shared<std::vector<Bf16>>(size_t{48 * 48});
+  for (size_t i = 0; i < 48; ++i) (*identity)[i * 49] = to_bf16(1);
+  w.layers[0].o_proj.data = w.layers[0].down_proj.data = zeros->data();
+  w.lm_head.data = identity->data();
+  w.owner = std::make_shared<std::vector<std::shared_ptr<const void>>>(
+      std::vector<std::shared_ptr<const void>>{w.owner, zeros, identity});
+  return w;
+}
+
+TEST_CASE("a multiplier is rounded before its product, a norm with an offset once") {
+  const ModelWeights w = norm_of_embedding();
+  const std::vector<int32_t> ids = random_ids(12, 48);
+  for (const Lane lane : {kCpu, kGraphOnCpu}) {
+    INFO(lane.name());
+    EagerOptions options = options_for(lane);
+    options.max_context = 4;
+    const auto e = make_eager(w, options);
+    for (const int32_t id : ids) {
+      std::vector<float> rows, logits(48), wanted(48);
+      for (const Bf16 x : w.embed_tokens.row(id))
+        rows.push_back(round_to_bf16(to_float(x) * 1.703125f));  // 1.7 as bf16
+      double squares = 0;
+      for (const float x : rows) squares += double{x} * x;
+      for (size_t i = 0; i < 48; ++i) {
+        const double scaled = rows[i] / std::sqrt(squares / 48 + w.config.rms_norm_eps);
+        const double weight = 1.0 + to_float(w.final_norm.data[i]);
+        wanted[i] = round_to_bf16(static_cast<float>(scaled * weight));
+      }
+      e->reset();
+      e->set_pending(id);
+      e->decode(1, nullptr, logits.data());
+      CHECK(e->hidden(0).value() == rows);
+      CHECK(logits == wanted);
+    }
   }
 }
 

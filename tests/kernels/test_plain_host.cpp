@@ -87,6 +87,15 @@ TEST_CASE("a shape that is not compiled in is refused with those that are", "[pl
   w.config.shape.qk_norm = false;
   REQUIRE_THAT(thrown_by([&] { make_plain(w); }).message,
                ContainsText("head_dim 128, no QK-norm; compiled in"));
+  const auto refused_with = [](const std::string& part, const auto& change) {
+    ModelWeights other = tiny();
+    change(other.config.shape);
+    REQUIRE_THAT(thrown_by([&] { make_plain(other); }).message,
+                 ContainsText("head_dim 128, " + part + "; compiled in"));
+  };
+  refused_with("norm weights + 1", [](ModelShape& s) { s.norm_offset = 1; });
+  refused_with("gelu_pytorch_tanh", [](ModelShape& s) { s.activation = Activation::kGeluTanh; });
+  refused_with("embedding times 2", [](ModelShape& s) { s.embedding_multiplier = 2; });
 }
 
 TEST_CASE("weights that do not fit the config are refused by name", "[plain]") {

@@ -136,6 +136,9 @@ TEST_CASE("prefill knows the shapes that its tiles divide, and its memory", "[pr
   odd = kTiny;
   odd.head_dim = 96;
   REQUIRE_FALSE(supports(odd));
+  odd = kTiny;
+  odd.norm_offset = 1;
+  REQUIRE_FALSE(supports(odd));
   for (int i = 0; i < kLayerShapes.count; ++i) {
     const ModelShape& s = kLayerShapes.shapes[i];
     // Bytes of a row: fp32 residual and qkv; normed, query, attention and SwiGLU as two bf16

@@ -44,13 +44,18 @@ TEST_CASE("layers without a layout are refused with every reason, before any GPU
   REQUIRE_FALSE(thrown.says("head_dim"));  // this one agrees
 }
 
-TEST_CASE("ring refuses layers without QK-norm, and layers with biases", "[ring]") {
-  for (const bool biases : {false, true}) {
+TEST_CASE("ring refuses layers unlike Qwen3's by what they have", "[ring]") {
+  const auto refused_with = [](const std::string& part, const auto& change) {
     ModelShape shape = kQwen3_0_6B;
-    (biases ? shape.qkv_bias : shape.qk_norm) = biases;
+    change(shape);
     REQUIRE_THAT(ring::layout_obstacle(shape),
-                 ContainsText("no layout for layers without QK-norm"));
-  }
+                 ContainsText("no layout for layers unlike Qwen3's (" + part + ");"));
+  };
+  refused_with("no QK-norm", [](ModelShape& s) { s.qk_norm = false; });
+  refused_with("biases of q, k and v", [](ModelShape& s) { s.qkv_bias = true; });
+  refused_with("norm weights + 1", [](ModelShape& s) { s.norm_offset = 1; });
+  refused_with("gelu_pytorch_tanh", [](ModelShape& s) { s.activation = Activation::kGeluTanh; });
+  refused_with("embedding times 32", [](ModelShape& s) { s.embedding_multiplier = 32; });
 }
 
 TEST_CASE("the table's rows that have no layout, and why", "[ring]") {

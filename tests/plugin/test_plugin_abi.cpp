@@ -190,7 +190,7 @@ TEST_CASE("open() is told all that config.json says", "[plugin]") {
     CHECK(has("lm_head.weight") == 1);
   }
   // A model of a folder comes with the folder and its file.
-  const ModelWeights tiny = load_model(resolve_model("tiny-llama"));
+  ModelWeights tiny = load_model(resolve_model("tiny-llama"));
   const PluginWeights copy("test", tiny, false);
   const PluginModel told(tiny, copy.tensors());
   CHECK(told.arguments().folder == tiny.folder);
@@ -198,6 +198,27 @@ TEST_CASE("open() is told all that config.json says", "[plugin]") {
   const std::string text{std::istreambuf_iterator<char>(file), {}};
   CHECK(text.size() == 820);
   CHECK(told.arguments().config_json == text);
+  CHECK(told.arguments().model->norm_offset == 0);
+  CHECK(told.arguments().model->activation == MKBENCH_SILU);
+  CHECK(told.arguments().model->embedding_multiplier == 0);
+  tiny.config.shape = with_other_steps(tiny.config.shape);
+  const PluginModel other(tiny, copy.tensors());
+  CHECK(other.arguments().model->norm_offset == 1);
+  CHECK(other.arguments().model->activation == MKBENCH_GELU_TANH);
+  CHECK(other.arguments().model->embedding_multiplier == 1.7);
+}
+
+TEST_CASE("an example refuses the steps of a layer that it has no code for", "[plugin]") {
+  const ModelWeights tiny = load_model(resolve_model("tiny-llama"));
+  const auto refused = [&](const auto& change) {
+    ModelWeights weights = tiny;
+    change(weights.config.shape);
+    return thrown_by([&] { make_example("naive_cpu", false, 64, weights); })
+        .says("open failed (2): model: wanted norms without offset, SiLU, no embedding multiplier");
+  };
+  CHECK(refused([](ModelShape& s) { s.norm_offset = 1; }));
+  CHECK(refused([](ModelShape& s) { s.activation = Activation::kGeluTanh; }));
+  CHECK(refused([](ModelShape& s) { s.embedding_multiplier = 2; }));
 }
 
 TEST_CASE("a tied head is said to be the embedding", "[plugin]") {

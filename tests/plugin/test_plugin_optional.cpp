@@ -9,6 +9,7 @@
 #include "harness/engines/registry.h"
 #include "harness/plugin/library.h"
 #include "harness/plugin/timeline.h"
+#include "references/snapshot.h"
 #include "tests/support/catch2.h"
 #include "tests/support/llama3_rope.h"
 #include "tests/support/plugins.h"
@@ -91,6 +92,9 @@ TEST_CASE("our exported engines claim what the registry says of them, and refuse
     model.rope_scaling = 3;
     CHECK(table.open(&args, &engine) == MKBENCH_UNFIT_MODEL);
     CHECK(std::string(table.last_error(nullptr)) == "open: rope_scaling: found 3, wanted 0 to 2");
+    model.activation = 2;
+    CHECK(table.open(&args, &engine) == MKBENCH_UNFIT_MODEL);
+    CHECK(std::string(table.last_error(nullptr)) == "open: activation: found 2, wanted 0 or 1");
   }
 }
 
@@ -101,8 +105,10 @@ TEST_CASE("an exported engine decodes every family, keeps states and shows them"
   llama.config.rope = llama3_rope(5e5, 8, 16);
   linear.config.rope.scaling = RopeScaling::kLinear;
   linear.config.rope.factor = 4;
+  ModelWeights other = random_model(with_other_steps(shape));
+  other.folder = data_dir() / "tiny-llama";  // whose config.json the engine does not read
   shape.qkv_bias = true;
-  for (const ModelWeights& model : {plugin_model(), llama, linear, random_model(shape)}) {
+  for (const ModelWeights& model : {plugin_model(), llama, linear, other, random_model(shape)}) {
     CAPTURE(model.config.shape.qk_norm, rope_type(model.config.rope.scaling));
     const auto engine = make_plugin(
         model, {.path = std::string(MKBENCH_ENGINES) + "/host-twin.so", .max_context = 64});

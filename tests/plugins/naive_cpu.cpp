@@ -186,6 +186,8 @@ struct mkbench_engine {
       }
       throw Unfit("there is no tensor " + name);
     };
+    if (m.norm_offset != 0 || m.activation != MKBENCH_SILU || m.embedding_multiplier != 0)
+      throw Unfit("model: wanted norms without offset, SiLU, no embedding multiplier");
     embedding = find("model.embed_tokens.weight");
     final_norm = find("model.norm.weight");
     head = find("lm_head.weight");

@@ -225,8 +225,8 @@ struct Naive : mkbench_step::Step {
   Spans spans{nullptr, 0};
 
   void open(const mkbench_model& model, const mkbench_step::Tensors& tensors) {
-    if (model.qk_norm == 0 || model.qkv_bias != 0 || model.rope_scaling != MKBENCH_ROPE_UNSCALED)
-      throw mkbench_step::Unfit("model: wanted QK-norm, no biases of q, k and v, unscaled RoPE");
+    if (!mkbench_is_qwen3(&model))
+      throw mkbench_step::Unfit("model: wanted a Qwen3, found other layers");
     using mkbench_step::make;
     m = model;
     max_context = tensors.args.max_context;

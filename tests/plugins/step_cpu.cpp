@@ -18,8 +18,7 @@ struct Foreign : mkbench_step::Step {
   std::vector<float> scratch;
 
   void open(const mkbench_model& m, const mkbench_step::Tensors& tensors) {
-    if (m.qk_norm == 0 || m.qkv_bias != 0 || m.rope_scaling != MKBENCH_ROPE_UNSCALED)
-      throw mkbench_step::Unfit("model: wanted a Qwen3: QK-norm, no biases, unscaled RoPE");
+    if (!mkbench_is_qwen3(&m)) throw mkbench_step::Unfit("model: wanted a Qwen3, found other layers");
     const mkbench_step::Weights<> w(m, tensors);
     for (const auto& l : w.layers)
       layers.push_back({l.input_norm, l.q, l.k, l.v, l.o, l.q_norm, l.k_norm, l.post_norm, l.gate,

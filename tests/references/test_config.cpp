@@ -1,10 +1,12 @@
 // Reads config.json as published, in the spellings of transformers 4 and 5. test_input_tables has
 // the files that must be refused.
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <string>
 
 #include "references/base/json_strict.h"
 #include "references/config.h"
+#include "references/model/family.h"
 #include "references/snapshot.h"
 #include "tests/support/catch2.h"
 #include "tests/support/llama3_rope.h"
@@ -93,6 +95,35 @@ TEST_CASE("each family says which tensors and which RoPE a model has") {
   CHECK(parse_config(config_text(llama), "written").rope.same_angles(wanted));
   CHECK(family("mistral", "MistralForCausalLM", {{"sliding_window", nullptr}}).shape ==
         family("llama", "LlamaForCausalLM", nlohmann::json::object()).shape);
+}
+
+TEST_CASE(
+    "a family says what its layers compute, and a config is written as the family that does") {
+  ModelShape shape{.hidden = 48,
+                   .intermediate = 80,
+                   .layers = 2,
+                   .heads = 4,
+                   .kv_heads = 2,
+                   .head_dim = 16,
+                   .vocab = 61};
+  set_layers({.norm_offset = 1, .activation = Activation::kGeluTanh}, shape);
+  CHECK((!shape.qk_norm && !shape.qkv_bias && shape.norm_offset == 1));
+  CHECK((shape.activation == Activation::kGeluTanh && shape.embedding_multiplier == 1));
+  set_layers({.qk_norm = true, .qkv_bias = true, .scales_embeddings = true}, shape);
+  CHECK((shape.qk_norm && shape.qkv_bias && shape.norm_offset == 0));
+  CHECK((shape.activation == Activation::kSilu && shape.embedding_multiplier == std::sqrt(48.0)));
+  CHECK_THROWS_WITH(family_with(shape),
+                    "config.json: no model_type has these layers: biases of q, k and v, embedding "
+                    "times 6.9282");
+  for (const char* type : {"qwen3", "qwen2", "llama"}) {
+    set_layers(*find_family(type), shape);
+    CHECK(family_with(shape).model_type == type);
+  }
+  shape.norm_offset = 2;
+  shape.activation = Activation::kGeluTanh;
+  CHECK_THROWS_WITH(config_text({.shape = shape}),
+                    "config.json: no model_type has these layers: no QK-norm, norm weights + 2, "
+                    "gelu_pytorch_tanh");
 }
 
 TEST_CASE("what a family does not have is refused by name") {

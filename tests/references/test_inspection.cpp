@@ -4,6 +4,7 @@
 
 #include "references/base/error.h"
 #include "references/inspection.h"
+#include "references/inspection_facts.h"
 #include "references/model/family.h"
 #include "tests/support/catch2.h"
 #include "tests/support/input_case.h"
@@ -104,6 +105,22 @@ TEST_CASE("a sound model of another shape wants a rebuild") {
   }
   CHECK(inspection.shape.empty());
   CHECK(has(inspection, Severity::kInformation, "KV cache", "32 bytes a position, 2048"));
+}
+
+TEST_CASE("steps for which no kernel is written want a rebuild") {
+  ModelFindings findings(ModelFindings::Mode::kCollect);
+  ModelConfig config{.shape = kTinyLlama};
+  add_shape_facts(config, "config.json:", findings);
+  const auto rebuilds = [&] {
+    std::string text;
+    for (const ModelFinding& f : findings.all())
+      if (f.severity == Severity::kNeedsRebuild) text += f.field + ": " + f.text + "\n";
+    return text;
+  };
+  CHECK(rebuilds().empty());
+  config.shape.norm_offset = 1;
+  add_shape_facts(config, "config.json:", findings);
+  CHECK(rebuilds() == "steps of a layer: no kernel has code for norm weights + 1\n");
 }
 
 TEST_CASE("parts of a layer are compared with the nearest compiled shape") {

@@ -35,6 +35,7 @@ mkbench_python_test(test_fleet_slurm CLASSES SLOW Cancelled Refused TIMEOUT 900 
 
 # Models of the hub and of a user's own folder: fetched, captured, judged; texts of ids, with a tokenizer.json and without.
 mkbench_python_test(test_synthetic_python TIMEOUT 300)
+mkbench_python_test(test_hf_model)
 mkbench_python_test(test_doctor_python CLASSES SLOW RealTorch TIMEOUT 300)
 foreach(name test_fetch test_real_weights)
   mkbench_python_test(${name} CLASSES SLOW OwnFolder TIMEOUT 300 ENVIRONMENT "BINARY_UNDER_TEST=$<TARGET_FILE:mkbench>")

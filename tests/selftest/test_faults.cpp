@@ -170,6 +170,8 @@ TEST_CASE("a fault is planted where the model has the place for it", "[faults]")
   all.shape.qkv_bias = true;
   all.rope.scaling = RopeScaling::kLlama3;
   ModelConfig no_norm = all, no_bias = all, no_scaling = all, one_kv_head = all, no_groups = all;
+  ModelConfig gelu = all;
+  gelu.shape.activation = Activation::kGeluTanh;
   no_norm.shape.qk_norm = false;
   no_bias.shape.qkv_bias = false;
   no_scaling.rope.scaling = RopeScaling::kNone;
@@ -189,6 +191,7 @@ TEST_CASE("a fault is planted where the model has the place for it", "[faults]")
         std::pair(Names{"skip_q_norm", "skip_k_norm", "norm_after_rope", "value_normed"},
                   Names{"QK-norm"}));
   CHECK(refused_by(no_bias) == std::pair(Names{"bias_dropped"}, Names{"biases of q, k and v"}));
+  CHECK(refused_by(gelu) == std::pair(Names{"gelu"}, Names{"SiLU"}));
   CHECK(refused_by(no_scaling) == std::pair(Names{"rope_unscaled"}, Names{"scaled RoPE"}));
   CHECK(refused_by(one_kv_head).first == Names{"gqa_map", "next_value_head"});
   CHECK(refused_by(no_groups).first == Names{"gqa_map"});

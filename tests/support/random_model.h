@@ -40,9 +40,17 @@ struct RandomModelOptions {
   uint64_t seed = 1;
 };
 
-// Matrices are normal with deviation 1 / sqrt(cols), norms 1 + 0.1 * normal, biases 0.3 * normal,
-// the embedding normal with deviation 1. Every part of a layer then moves the residual stream by a
-// similar amount, so an error in any part shows in the logits.
+// Layers with every part that a ModelShape can ask for and no family of this tree has.
+inline ModelShape with_other_steps(ModelShape shape) {
+  shape.norm_offset = 1;
+  shape.activation = Activation::kGeluTanh;
+  shape.embedding_multiplier = 1.7;
+  return shape;
+}
+
+// Matrices are normal with deviation 1 / sqrt(cols), norms 1 + 0.1 * normal with their offset, biases
+// 0.3 * normal, the embedding normal with deviation 1. Every part of a layer then moves the residual
+// stream by a similar amount, so an error in any part shows in the logits.
 inline ModelWeights random_model(const ModelShape& shape, const RandomModelOptions& options = {}) {
   ModelWeights w;
   w.name = "random";
@@ -62,7 +70,8 @@ inline ModelWeights random_model(const ModelShape& shape, const RandomModelOptio
     const bool bias = t.name.ends_with(".bias"), norm = t.is_vector && !bias;
     const float scale = bias ? 0.3f : norm ? 0.1f : embedding ? 1.0f : 1 / std::sqrt(float(t.cols));
     for (size_t i = 0; i < values.size(); ++i) {
-      values[i] = to_bf16((norm ? 1.0f : 0.0f) + scale * normal_at(stream, i));
+      const float mean = norm ? 1 - static_cast<float>(shape.norm_offset) : 0;
+      values[i] = to_bf16(mean + scale * normal_at(stream, i));
     }
     storage->push_back(std::move(values));
     tensor_of(w, t) = {.data = storage->back().data(), .rows = t.rows, .cols = t.cols};

@@ -10,19 +10,19 @@ constexpr std::string_view kLlamaUnsupported[] = {"attention_bias", "mlp_bias"};
 
 }  // namespace
 
-constinit const Family kLlamaFamily{.model_type = "llama",
-                                    .architecture = "LlamaForCausalLM",
-                                    .scales_rope = true,
-                                    .may_omit_tie = true,
-                                    .may_omit_head_dim = true,
-                                    .may_omit_kv_heads = true,
-                                    .unsupported_keys = kLlamaUnsupported};
+extern constinit const Family kLlamaFamily{.model_type = "llama",
+                                           .architecture = "LlamaForCausalLM",
+                                           .scales_rope = true,
+                                           .may_omit_tie = true,
+                                           .may_omit_head_dim = true,
+                                           .may_omit_kv_heads = true,
+                                           .unsupported_keys = kLlamaUnsupported};
 
-constinit const Family kMistralFamily{.model_type = "mistral",
-                                      .architecture = "MistralForCausalLM",
-                                      .scales_rope = true,
-                                      .may_omit_tie = true,
-                                      .may_omit_head_dim = true,
-                                      .null_key = "sliding_window"};
+extern constinit const Family kMistralFamily{.model_type = "mistral",
+                                             .architecture = "MistralForCausalLM",
+                                             .scales_rope = true,
+                                             .may_omit_tie = true,
+                                             .may_omit_head_dim = true,
+                                             .null_key = "sliding_window"};
 
 }  // namespace mkbench

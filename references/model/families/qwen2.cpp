@@ -9,12 +9,12 @@ constexpr std::string_view kQwen2Unsupported[] = {"use_sliding_window"};
 
 }  // namespace
 
-constinit const Family kQwen2Family{.model_type = "qwen2",
-                                    .architecture = "Qwen2ForCausalLM",
-                                    .qkv_bias = true,
-                                    .scales_rope = true,
-                                    .may_omit_tie = true,
-                                    .may_omit_head_dim = true,
-                                    .unsupported_keys = kQwen2Unsupported};
+extern constinit const Family kQwen2Family{.model_type = "qwen2",
+                                           .architecture = "Qwen2ForCausalLM",
+                                           .qkv_bias = true,
+                                           .scales_rope = true,
+                                           .may_omit_tie = true,
+                                           .may_omit_head_dim = true,
+                                           .unsupported_keys = kQwen2Unsupported};
 
 }  // namespace mkbench

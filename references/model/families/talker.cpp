@@ -16,7 +16,7 @@ constexpr UncoveredPart kTalkerUncovered[] = {
 
 }  // namespace
 
-constinit const Family kTalkerFamily{
+extern constinit const Family kTalkerFamily{
     .model_type = "qwen3_tts",
     .architecture = "Qwen3TTSForConditionalGeneration",
     .config_key = "talker_config",

@@ -39,9 +39,8 @@ struct Mine : mkbench_step::Step {
   // Throw Unfit here, in one line, if your kernel has no code for the model (it ends as BAD_INPUT). A
   // kernel that is compiled for one model compares all of `model` with it.
   void open(const mkbench_model& model, const mkbench_step::Tensors& tensors) {
-    if (model.qk_norm == 0 || model.qkv_bias != 0 || model.rope_scaling != MKBENCH_ROPE_UNSCALED)
-      throw mkbench_step::Unfit(
-          "model: wanted QK-norm, no biases of q, k and v, unscaled RoPE: a Qwen3");
+    if (!mkbench_is_qwen3(&model))
+      throw mkbench_step::Unfit("model: wanted a Qwen3, found other layers");
     m = model;
     weights = {model, tensors};
     max_context = tensors.args.max_context;
