@@ -121,11 +121,16 @@ typedef struct mkbench_model {
   double embedding_multiplier; /* of embedding rows, not of vectors; 0: none */
 } mkbench_model;
 
-/* 1 if the model computes what a Qwen3 does: QK-norm, no biases of q, k and v, unscaled RoPE, norms
- * without offset, SiLU, embedding rows as they are. */
-static inline int mkbench_is_qwen3(const mkbench_model* m) {
-  return m->qk_norm != 0 && m->qkv_bias == 0 && m->rope_scaling == MKBENCH_ROPE_UNSCALED &&
-         m->norm_offset == 0 && m->activation == MKBENCH_SILU && m->embedding_multiplier == 0;
+/* What the model computes that a Qwen3 does not, for open()'s refusal by an engine that has code for
+ * Qwen3 alone; NULL if there is nothing. */
+static inline const char* mkbench_unlike_qwen3(const mkbench_model* m) {
+  if (m->qk_norm == 0) return "model: wanted a Qwen3, found no QK-norm";
+  if (m->qkv_bias != 0) return "model: wanted a Qwen3, found biases of q, k and v";
+  if (m->rope_scaling != MKBENCH_ROPE_UNSCALED) return "model: wanted a Qwen3, found scaled RoPE";
+  if (m->norm_offset != 0) return "model: wanted a Qwen3, found norms with an offset";
+  if (m->activation != MKBENCH_SILU) return "model: wanted a Qwen3, found another activation";
+  if (m->embedding_multiplier != 0) return "model: wanted a Qwen3, found scaled embeddings";
+  return NULL;
 }
 
 /* A weight: row-major, Hugging Face's name and shape. */

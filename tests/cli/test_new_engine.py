@@ -218,7 +218,7 @@ class MoreRuns(NewEngineTest):
         result = self.bench("--engine", engine, "--model", "tiny-llama,tiny-qwen2", "--compare", "none")
         self.assertEqual(result.returncode, 2, result.stdout + result.stderr)
         for case in (0, 1):
-            self.assertIn("open failed (2): model: wanted QK-norm, no biases of q, k and v, unscaled RoPE",
+            self.assertIn("open failed (2): model: wanted a Qwen3, found no QK-norm",
                           self.engine(self.report(), engine, case)["reasons"][0])
 
     def test_another_shape_is_refused(self):

@@ -221,6 +221,25 @@ TEST_CASE("an example refuses the steps of a layer that it has no code for", "[p
   CHECK(refused([](ModelShape& s) { s.embedding_multiplier = 2; }));
 }
 
+TEST_CASE("what a model has that a Qwen3 lacks is named", "[plugin]") {
+  mkbench_model qwen3{};
+  qwen3.qk_norm = 1;
+  CHECK(mkbench_unlike_qwen3(&qwen3) == nullptr);
+  const auto named = [&](auto field, int value) {
+    mkbench_model other = qwen3;
+    other.*field = value;
+    const char* why = mkbench_unlike_qwen3(&other);
+    return std::string(why != nullptr ? why : "");
+  };
+  CHECK(named(&mkbench_model::qk_norm, 0).ends_with("no QK-norm"));
+  CHECK(named(&mkbench_model::qkv_bias, 1).ends_with("biases of q, k and v"));
+  for (const int scaling : {MKBENCH_ROPE_LINEAR, MKBENCH_ROPE_LLAMA3})
+    CHECK(named(&mkbench_model::rope_scaling, scaling).ends_with("scaled RoPE"));
+  CHECK(named(&mkbench_model::norm_offset, 1).ends_with("norms with an offset"));
+  CHECK(named(&mkbench_model::activation, MKBENCH_GELU_TANH).ends_with("another activation"));
+  CHECK(named(&mkbench_model::embedding_multiplier, 2).ends_with("scaled embeddings"));
+}
+
 TEST_CASE("a tied head is said to be the embedding", "[plugin]") {
   const PluginWeights copy("test", plugin_model(), false);
   CHECK(PluginModel(plugin_model(), copy.tensors()).arguments().model->tied == 1);

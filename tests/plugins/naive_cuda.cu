@@ -225,8 +225,7 @@ struct Naive : mkbench_step::Step {
   Spans spans{nullptr, 0};
 
   void open(const mkbench_model& model, const mkbench_step::Tensors& tensors) {
-    if (!mkbench_is_qwen3(&model))
-      throw mkbench_step::Unfit("model: wanted a Qwen3, found other layers");
+    if (const char* why = mkbench_unlike_qwen3(&model)) throw mkbench_step::Unfit(why);
     using mkbench_step::make;
     m = model;
     max_context = tensors.args.max_context;

@@ -18,7 +18,7 @@ struct Foreign : mkbench_step::Step {
   std::vector<float> scratch;
 
   void open(const mkbench_model& m, const mkbench_step::Tensors& tensors) {
-    if (!mkbench_is_qwen3(&m)) throw mkbench_step::Unfit("model: wanted a Qwen3, found other layers");
+    if (const char* why = mkbench_unlike_qwen3(&m)) throw mkbench_step::Unfit(why);
     const mkbench_step::Weights<> w(m, tensors);
     for (const auto& l : w.layers)
       layers.push_back({l.input_norm, l.q, l.k, l.v, l.o, l.q_norm, l.k_norm, l.post_norm, l.gate,

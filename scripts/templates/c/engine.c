@@ -158,8 +158,8 @@ static int32_t open_engine(const mkbench_open* given, mkbench_engine** engine) {
   int32_t status;
   mkbench_read(&args, sizeof args, given);
   mkbench_read(&m, sizeof m, args.model);
-  if (!mkbench_is_qwen3(&m))
-    return refuse(MKBENCH_UNFIT_MODEL, "model: wanted a Qwen3, found other layers");
+  if (mkbench_unlike_qwen3(&m) != NULL)
+    return refuse(MKBENCH_UNFIT_MODEL, mkbench_unlike_qwen3(&m));
   if (m.head_dim % 2 != 0 || m.heads % m.kv_heads != 0)
     return refuse(MKBENCH_UNFIT_MODEL, "heads: wanted an even head_dim and heads % kv_heads = 0");
   if (args.batch != 1) return refuse(MKBENCH_UNFIT_MODEL, "batch: wanted 1");

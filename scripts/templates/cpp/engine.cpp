@@ -39,8 +39,7 @@ struct Mine : mkbench_step::Step {
   // Throw Unfit here, in one line, if your kernel has no code for the model (it ends as BAD_INPUT). A
   // kernel that is compiled for one model compares all of `model` with it.
   void open(const mkbench_model& model, const mkbench_step::Tensors& tensors) {
-    if (!mkbench_is_qwen3(&model))
-      throw mkbench_step::Unfit("model: wanted a Qwen3, found other layers");
+    if (const char* why = mkbench_unlike_qwen3(&model)) throw mkbench_step::Unfit(why);
     m = model;
     weights = {model, tensors};
     max_context = tensors.args.max_context;

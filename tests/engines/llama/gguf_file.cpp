@@ -48,12 +48,9 @@ std::string gguf_name(std::string_view name) {
 }
 
 void set_metadata(gguf_context* file, const mkbench_model& m, int32_t max_context) {
-  if (m.qk_norm == 0 || m.qkv_bias != 0 || m.rope_scaling != MKBENCH_ROPE_UNSCALED ||
-      m.norm_offset != 0 || m.activation != MKBENCH_SILU || m.embedding_multiplier != 0) {
+  if (const char* why = mkbench_unlike_qwen3(&m)) {
     throw OpenError(MKBENCH_UNFIT_MODEL,
-                    "model: wanted QK-norm, no biases of q, k and v, unscaled RoPE, norms without "
-                    "offset, SiLU, no embedding multiplier, "
-                    "because this adapter writes Qwen3's GGUF alone");
+                    std::string(why) + "; this adapter writes Qwen3's GGUF alone");
   }
   const auto number = [&](const char* key, int64_t value) {
     gguf_set_val_u32(file, (std::string("qwen3.") + key).c_str(), static_cast<uint32_t>(value));
