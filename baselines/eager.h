@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "references/engine.h"
-#include "references/weights.h"
+#include "references/model/weights.h"
 
 namespace mkbench {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "baselines/eager.h"
-#include "references/weights.h"
+#include "references/model/weights.h"
 
 namespace mkbench {
 

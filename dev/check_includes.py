@@ -109,7 +109,7 @@ def check_file(path: str, text: str) -> list[str]:
             elif reason := check_room(path, target):
                 found.append(f"{where}: {target}: {reason}")
         elif quote == '"' and target not in GENERATED and (path, target) != ("references/step_engine.h", "engine_abi.h"):
-            found.append(f"{where}: {target}: written from the root, as in \"references/weights.h\"")
+            found.append(f"{where}: {target}: written from the root, as in \"references/model/weights.h\"")
     if includes_torch and includes_fmt:
         found.append(f"{path}: fmt beside torch, whose include folder shadows it with another fmt")
     return found

@@ -5,7 +5,7 @@
 
 #include "kernels/host_copies.h"
 #include "references/model/rope.h"
-#include "references/weights.h"
+#include "references/model/weights.h"
 
 namespace mkbench {
 namespace {

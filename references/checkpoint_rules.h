@@ -10,7 +10,7 @@
 
 #include "references/checkpoint_files.h"
 #include "references/model/family.h"
-#include "references/weights.h"
+#include "references/model/weights.h"
 
 namespace mkbench {
 

@@ -9,7 +9,7 @@
 
 #include "references/config.h"
 #include "references/engine.h"
-#include "references/weights.h"
+#include "references/model/weights.h"
 
 namespace mkbench {
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "references/weights.h"
+#include "references/model/weights.h"
 
 namespace mkbench {
 

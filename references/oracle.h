@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "references/weights.h"
+#include "references/model/weights.h"
 
 namespace mkbench {
 

@@ -7,8 +7,8 @@
 #include <string_view>
 
 #include "references/model/published.h"
+#include "references/model/weights.h"
 #include "references/snapshot_folder.h"
-#include "references/weights.h"
 
 namespace mkbench {
 

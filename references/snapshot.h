@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "references/model/weights.h"
 #include "references/model_row.h"
-#include "references/weights.h"
 
 namespace mkbench {
 

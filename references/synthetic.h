@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "references/model/published.h"
-#include "references/weights.h"
+#include "references/model/weights.h"
 
 namespace mkbench {
 

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "references/weights.h"
+#include "references/model/weights.h"
 
 namespace mkbench {
 

@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "references/greedy_reference.h"
-#include "references/weights.h"
+#include "references/model/weights.h"
 
 namespace mkbench {
 

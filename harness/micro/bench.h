@@ -9,7 +9,7 @@
 
 #include "harness/device/device_info.h"
 #include "harness/device/step_reader.h"
-#include "references/weights.h"
+#include "references/model/weights.h"
 
 namespace benchmark {
 class State;

@@ -11,7 +11,7 @@
 
 #include "kernels/device_buffer.h"
 #include "references/engine_abi.h"
-#include "references/weights.h"
+#include "references/model/weights.h"
 
 namespace mkbench {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "references/engine_abi.h"
-#include "references/weights.h"
+#include "references/model/weights.h"
 
 namespace mkbench {
 

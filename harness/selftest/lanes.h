@@ -14,7 +14,7 @@
 #include "references/engine_maker.h"
 #include "references/greedy_reference.h"
 #include "references/model/published.h"
-#include "references/weights.h"
+#include "references/model/weights.h"
 
 namespace mkbench {
 

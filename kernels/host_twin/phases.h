@@ -9,7 +9,7 @@
 #include "kernels/host_twin/vector_ops.h"
 #include "kernels/host_twin/workspace.h"
 #include "kernels/partition.h"
-#include "references/weights.h"
+#include "references/model/weights.h"
 
 namespace mkbench::host_twin {
 

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "references/model/weights.h"
 #include "references/planted_fault.h"
-#include "references/weights.h"
 
 namespace mkbench::host_twin {
 

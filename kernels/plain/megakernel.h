@@ -6,7 +6,7 @@
 #include <string>
 
 #include "references/engine.h"
-#include "references/weights.h"
+#include "references/model/weights.h"
 
 namespace mkbench {
 

@@ -8,7 +8,7 @@
 
 #include "kernels/ring/params.h"
 #include "references/engine.h"
-#include "references/weights.h"
+#include "references/model/weights.h"
 
 namespace mkbench {
 

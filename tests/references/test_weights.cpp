@@ -3,8 +3,8 @@
 
 #include "references/base/error.h"
 #include "references/base/sha256.h"
+#include "references/model/weights.h"
 #include "references/snapshot.h"
-#include "references/weights.h"
 #include "tests/support/catch2.h"
 #include "tests/support/micro_model.h"
 

@@ -7,7 +7,7 @@
 
 #include "references/base/bf16.h"
 #include "references/base/sha256.h"
-#include "references/weights.h"
+#include "references/model/weights.h"
 
 namespace mkbench::testing {
 

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "references/model/weights.h"
 #include "references/synthetic.h"
-#include "references/weights.h"
 
 namespace mkbench::testing {
 

@@ -1,4 +1,4 @@
-#include "references/weights.h"
+#include "references/model/weights.h"
 
 #include <iterator>
 
