@@ -13,19 +13,14 @@
 #include "references/base/bf16.h"
 #include "references/model_finding.h"
 #include "references/safetensors.h"
+#include "references/stored_values.h"
 
 namespace mkbench {
-
-// A tensor's file and its entry there.
-struct Located {
-  const SafetensorsFile* file = nullptr;
-  const TensorEntry* entry = nullptr;
-};
 
 struct Checkpoint {
   std::vector<std::unique_ptr<SafetensorsFile>> files;
   std::map<std::string, Located> tensors;
-  std::vector<std::vector<Bf16>> copies;  // tensors that lie misaligned in their file
+  std::vector<std::vector<Bf16>> copies;  // tensors that are rounded, or misaligned in their file
   std::string names_file;                 // path of the file that lists the tensors' names
   std::set<std::string> unread;           // tensors of shards that could not be opened
   bool opened = true;                     // false: no name of a tensor could be read

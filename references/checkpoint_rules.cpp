@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <map>
 #include <set>
@@ -15,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kChunkBytes = 1 << 20;
+constexpr size_t kChunk = 1 << 19;  // values that are looked at at a time
 constexpr size_t kNamesShown = 4;
 // The search for a similar name looks at this many at most: 65,536 names would take seconds.
 constexpr size_t kNamesCompared = 2048;
@@ -198,8 +199,15 @@ struct Scan {
       finding.found =
           fmt::format("{} values are NaN or Inf, the first at index {} (row {}, column {})",
                       not_finite, first, first / cols, first % cols);
+      float stored = NAN;
+      if (located.entry->dtype == "F32")
+        located.file->read(*located.entry, sizeof stored * first,
+                           std::as_writable_bytes(std::span(&stored, 1)));
+      if (std::isfinite(stored))
+        finding.found += fmt::format(": {} in the file, beyond the largest value of bf16, {}",
+                                     stored, to_float(Bf16{0x7f7f}));
     } else if (all_zero) {
-      finding.found = fmt::format("all {} values are zero", located.entry->bytes() / sizeof(Bf16));
+      finding.found = fmt::format("all {} values are zero", located.values());
     } else {
       return;
     }
@@ -212,13 +220,13 @@ struct Scan {
 // fail with an Error where the file shrinks meanwhile; a mapping would raise SIGBUS.
 template <typename Use>
 void for_each_chunk(const Located& located, std::vector<Bf16>& buffer, Use use) {
-  const uint64_t bytes = located.entry->bytes();
-  buffer.resize(kChunkBytes / sizeof(Bf16));
-  for (uint64_t at = 0; at < bytes; at += kChunkBytes) {
-    const std::span<Bf16> values(
-        buffer.data(), static_cast<size_t>(std::min<uint64_t>(kChunkBytes, bytes - at)) / 2);
-    located.file->read(*located.entry, at, std::as_writable_bytes(values));
-    use(std::span<const Bf16>(values), at / 2);
+  const uint64_t count = located.values();
+  buffer.resize(kChunk);
+  for (uint64_t at = 0; at < count; at += kChunk) {
+    const std::span<Bf16> values(buffer.data(),
+                                 static_cast<size_t>(std::min<uint64_t>(kChunk, count - at)));
+    located.read(at, values);
+    use(std::span<const Bf16>(values), at);
   }
 }
 
@@ -275,16 +283,32 @@ std::vector<HeldPart> uncovered_parts(const Family& family, const Checkpoint& ch
   return parts;
 }
 
+std::string rounded_types(const Checkpoint& checkpoint, const std::vector<NamedTensor>& table) {
+  std::map<std::string_view, size_t> rounded;
+  size_t all = 0;
+  for (const NamedTensor& t : table) {
+    const auto found = checkpoint.tensors.find(t.name);
+    if (found == checkpoint.tensors.end() || !is_read_type(found->second.entry->dtype)) continue;
+    ++all;
+    if (found->second.is_rounded()) ++rounded[found->second.entry->dtype];
+  }
+  std::string text;
+  for (const auto& [type, count] : rounded)
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, type);
+  return text.empty() ? text : fmt::format("{} of {} tensors", text, all);
+}
+
 bool check_type_and_shape(const Located& located, const NamedTensor& t, const ModelShape& s,
                           const fs::path& config_path, ModelFindings& findings) {
   const TensorEntry& entry = *located.entry;
   const std::string tensor = "tensor " + in_quotes(t.name);
   bool is_sound = true;
-  if (entry.dtype != "BF16") {
+  if (!is_read_type(entry.dtype)) {
     ModelFinding finding = tensor_finding(located, Severity::kUnsupported, "tensor dtype");
-    finding.expected = "BF16";
+    finding.expected = kReadTypes;
     finding.found = entry.dtype;
-    finding.text = fmt::format("{}: dtype is {}, wanted BF16", tensor, entry.dtype);
+    finding.text = fmt::format("{}: dtype is {}, wanted {}: save the model in one of these", tensor,
+                               entry.dtype, kReadTypes);
     findings.add(finding, located.file->path());
     is_sound = false;
   }
@@ -311,20 +335,20 @@ bool check_type_and_shape(const Located& located, const NamedTensor& t, const Mo
 
 void check_tied_head(const Located& embed, const Located& head, int hidden,
                      ModelFindings& findings) {
-  std::vector<Bf16> embed_buffer(kChunkBytes / sizeof(Bf16)), head_buffer;
+  std::vector<Bf16> embed_buffer(kChunk), head_buffer;
   bool differs = false;
   for_each_chunk(head, head_buffer, [&](std::span<const Bf16> values, uint64_t first) {
     if (differs) return;
     const std::span<Bf16> other(embed_buffer.data(), values.size());
-    embed.file->read(*embed.entry, 2 * first, std::as_writable_bytes(other));
+    embed.read(first, other);
     if (std::memcmp(values.data(), other.data(), values.size_bytes()) == 0) return;
     differs = true;
     size_t i = 0;
     while (values[i].bits == other[i].bits) ++i;
     const uint64_t row = (first + i) / static_cast<uint64_t>(hidden);
     ModelFinding finding = tensor_finding(head, Severity::kFatal, "tie_word_embeddings");
-    finding.expected = fmt::format("the bytes of {}", in_quotes(embed.entry->name));
-    finding.found = fmt::format("other bytes, first in row {}", row);
+    finding.expected = fmt::format("the values of {}", in_quotes(embed.entry->name));
+    finding.found = fmt::format("other values, first in row {}", row);
     finding.text =
         fmt::format("tie_word_embeddings is true but {} differs from {}, first in row {}",
                     in_quotes(head.entry->name), in_quotes(embed.entry->name), row);
@@ -336,7 +360,7 @@ std::string head_text(std::string_view head, bool tied, bool in_file) {
   if (!tied) return fmt::format("{}, untied (tie_word_embeddings is false)", head);
   return fmt::format("the embedding (tie_word_embeddings is true, {} {})",
                      in_file ? "and" : "and there is no",
-                     in_file ? fmt::format("{} has equal bytes", head) : std::string(head));
+                     in_file ? fmt::format("{} has equal values", head) : std::string(head));
 }
 
 void check_values(const Located& located, const NamedTensor& t, bool check_finite,

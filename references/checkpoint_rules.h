@@ -36,11 +36,15 @@ struct HeldPart {
 // The parts of `family.uncovered` of which the checkpoint has at least one tensor.
 std::vector<HeldPart> uncovered_parts(const Family& family, const Checkpoint& checkpoint);
 
-// Requires BF16 and the rows and columns of `t` (0: any number). Returns false after a finding.
+// The tensors of `table` that are read in another type than BF16: "2 F16, 3 F32 of 25 tensors";
+// empty without one.
+std::string rounded_types(const Checkpoint& checkpoint, const std::vector<NamedTensor>& table);
+
+// Requires a type that is_read_type() and the rows and columns of `t` (0: any number). Returns false after a finding.
 bool check_type_and_shape(const Located& located, const NamedTensor& t, const ModelShape& shape,
                           const std::filesystem::path& config_path, ModelFindings& findings);
 
-// A file with tie_word_embeddings may hold a head anyway: its bytes must equal the embedding's.
+// A file with tie_word_embeddings may hold a head anyway: its values must be the embedding's.
 // Reads both tensors, which must have passed check_type_and_shape().
 void check_tied_head(const Located& embed, const Located& head, int hidden,
                      ModelFindings& findings);

@@ -213,9 +213,9 @@ class ConfigReader {
     check_dtype_value("torch_dtype", torch_dtype);
   }
   void check_dtype_value(const char* key, const json* value) const {
-    if (value != nullptr && *value != "bfloat16")
-      own_.report(Severity::kUnsupported, key, "'bfloat16'", describe(*value),
-                  fmt::format("{} is {}, wanted 'bfloat16'", key, describe(*value)));
+    if (value != nullptr && *value != "bfloat16" && *value != "float16" && *value != "float32")
+      own_.report(Severity::kUnsupported, key, kConfigTypes, describe(*value),
+                  fmt::format("{} is {}, wanted {}", key, describe(*value), kConfigTypes));
   }
 
   const ConfigFields& top_;

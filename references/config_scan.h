@@ -13,6 +13,9 @@
 
 namespace mkbench {
 
+// Types that a config.json may name; those of the tensors decide (is_read_type()).
+inline constexpr char kConfigTypes[] = "'bfloat16', 'float16' or 'float32'";
+
 struct ConfigScan {
   // A field is 0 or empty if the file lacks it or has a value that is not accepted.
   ModelConfig config;

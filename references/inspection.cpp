@@ -94,6 +94,9 @@ class FolderInspector {
       }
     }
     add_head(is_whole);
+    if (const std::string rounded = rounded_types(checkpoint_, expected); !rounded.empty())
+      inform(findings_, "rounded to bf16", rounded,
+             fs::path(checkpoint_.names_file).filename().string(), "none");
     if (values_ && is_whole) tensors_sha256_ = hash.hex();
   }
 
@@ -114,7 +117,7 @@ class FolderInspector {
   void compare_heads(const Located& head) {
     const auto embed = checkpoint_.tensors.find(std::string(scan_.family->embedding));
     const bool is_comparable = embed != checkpoint_.tensors.end() &&
-                               embed->second.entry->dtype == "BF16" &&
+                               is_read_type(embed->second.entry->dtype) &&
                                embed->second.entry->shape == head.entry->shape;
     if (is_comparable)
       check_tied_head(embed->second, head, static_cast<int>(head.entry->shape.back()), findings_);

@@ -104,7 +104,7 @@ class ConfigFacts {
       show(*decoder_, prefix_, std::string(key), "false");
     show(*decoder_, prefix_, "sliding_window",
          scan_.family->null_key == "sliding_window" ? "null" : "");
-    for (const char* key : {"dtype", "torch_dtype"}) show(*decoder_, prefix_, key, "'bfloat16'");
+    for (const char* key : {"dtype", "torch_dtype"}) show(*decoder_, prefix_, key, kConfigTypes);
     add_absent();
     add_ids(root_, "config.json:");
     if (is_inner_) add_ids(*decoder_, prefix_);
@@ -322,7 +322,7 @@ void add_tensor_facts(const ConfigScan& scan, const Checkpoint& checkpoint,
   std::string counts;
   for (const auto& [type, count] : types)
     counts += fmt::format("{}{} {}", counts.empty() ? "" : ", ", count, type);
-  inform(findings, "tensors by dtype", counts.empty() ? "none" : counts, files, "BF16");
+  inform(findings, "tensors by dtype", counts.empty() ? "none" : counts, files, kReadTypes);
   inform(findings, "bytes of tensors",
          fmt::format("{} in {} file{}", bytes, checkpoint.files.size(),
                      checkpoint.files.size() == 1 ? "" : "s"),

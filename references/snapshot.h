@@ -43,7 +43,7 @@ struct LoadOptions {
   bool check_finite = true;    // scan every weight for NaN, Inf and all-zero matrices
   bool check_manifest = true;  // compare files with the folder's manifest.json where there is one
   // The hash of all tensors, if the caller has it already. With it and without check_finite the
-  // loader reads no tensor's bytes, except to copy one that lies misaligned.
+  // loader reads no tensor's bytes, except to copy one that is rounded or lies misaligned.
   std::string sha256{};
   // An analytic model is made in memory that other processes can open (make_shared_synthetic()).
   bool share = false;

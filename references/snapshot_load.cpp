@@ -45,11 +45,11 @@ std::vector<std::string> parts_not_covered(const Family& family, const Checkpoin
 Matrix view_of(Checkpoint& checkpoint, const Located& located, const NamedTensor& t) {
   const std::span<const std::byte> bytes = located.file->view(*located.entry);
   Matrix matrix{nullptr, t.rows, t.cols};
-  if (reinterpret_cast<uintptr_t>(bytes.data()) % alignof(Bf16) == 0) {
+  if (!located.is_rounded() && reinterpret_cast<uintptr_t>(bytes.data()) % alignof(Bf16) == 0) {
     matrix.data = reinterpret_cast<const Bf16*>(bytes.data());
   } else {
     std::vector<Bf16>& copy = checkpoint.copies.emplace_back(matrix.size());
-    located.file->read(*located.entry, 0, std::as_writable_bytes(std::span(copy)));
+    located.read(0, copy);
     matrix.data = copy.data();
   }
   return matrix;
@@ -81,6 +81,7 @@ ModelWeights load_folder(const fs::path& folder, const std::string& name,
       *checkpoint, table, tied,
       [&](const std::string& tensor) { return !uncovered_part(*scan.family, tensor).empty(); },
       rules);
+  weights.rounded = rounded_types(*checkpoint, table);
   weights.layers.resize(static_cast<size_t>(weights.config.shape.layers));
   const bool hashes = options.sha256.empty();
   const bool reads_values = hashes || options.check_finite;
@@ -109,7 +110,7 @@ ModelWeights load_folder(const fs::path& folder, const std::string& name,
   for (const auto& file : checkpoint->files) file->check_unchanged();
   weights.sha256 = hashes ? hash.hex() : options.sha256;
   std::error_code ignored;
-  weights.folder = fs::absolute(folder, ignored);
+  if (weights.rounded.empty()) weights.folder = fs::absolute(folder, ignored);
   weights.owner = std::move(checkpoint);
   return weights;
 }

@@ -60,6 +60,8 @@ struct ModelWeights {
   std::string model_type = "qwen3";  // of the checkpoint that the tensors were read from
   // Parts of the checkpoint that nothing here computes with, as a report shows them.
   std::vector<std::string> not_covered{};
+  // Which of the checkpoint's tensors were rounded to bf16, as a report shows it; empty: none.
+  std::string rounded{};
   // The snapshot folder that holds these weights, absolute; empty: they are only in this process's
   // memory. Code that edits a tensor of a copy clears this field.
   std::filesystem::path folder;

@@ -159,7 +159,9 @@ def load(model):
         source = {"files": {}, "generator": {"program": "scripts/synthetic_checkpoint.py", "lagset": lagset}}
     else:
         name, folder, commit = resolve(model)
-        config, state, files = hf.read_folder(folder)
+        config, state, files, rounded = hf.read_folder(folder)
+        if rounded:
+            progress(f"{name}: {len(rounded)} of {len(state)} tensors rounded to bf16")
         files += [f for f in [folder / "tokenizer.json"] if f.is_file()]
         reference_prompts.check_expected(name, config, folder / "config.json")
         source = {"files": {f.name: {"sha256": checkpoint_format.file_sha256(f), "bytes": f.stat().st_size} for f in files}}

@@ -111,29 +111,44 @@ def check_config(config, path):
 
 
 def check_tensors(config, state, folder):
-    """Raises BadInput unless the tensors fit the config, are bf16, and a tied head equals the embedding."""
+    """Raises BadInput unless the tensors fit the config and a tied head equals the embedding."""
     tied, head = is_tied(config), state.get("lm_head.weight")
     wanted = set(names_of(config, tied=False))
     missing = sorted(wanted - set(state) - ({"lm_head.weight"} if tied else set()))
     if missing or set(state) - wanted:
         raise BadInput(f"{folder}: {len(missing)} tensors missing {missing[:4]}, {len(set(state) - wanted)} unknown "
                        f"{sorted(set(state) - wanted)[:4]}")
-    for name, tensor in state.items():
-        if tensor.dtype != torch.bfloat16:
-            raise BadInput(f"{folder}: tensor '{name}': dtype is {tensor.dtype}, wanted torch.bfloat16")
     if tied and head is not None and not torch.equal(head, state["model.embed_tokens.weight"]):
         raise BadInput(f"{folder}: tie_word_embeddings is true but 'lm_head.weight' differs from 'model.embed_tokens.weight'")
 
 
+def to_bf16(state, folder):
+    """The tensors, those of fp16 and fp32 rounded to bf16. Raises BadInput for other types, and for values that bf16 lacks."""
+    done = {}
+    for name, tensor in state.items():
+        where = f"{folder}: tensor '{name}': "
+        if tensor.dtype not in (torch.bfloat16, torch.float16, torch.float32):
+            raise BadInput(f"{where}dtype is {tensor.dtype}, wanted torch.bfloat16, torch.float16 or torch.float32")
+        done[name] = tensor.to(torch.bfloat16)
+        lost = (done[name].isinf() & tensor.isfinite()).flatten().nonzero()
+        if len(lost):
+            raise BadInput(f"{where}{len(lost)} values are beyond the largest value of bf16, {torch.finfo(torch.bfloat16).max:.7e}, "
+                           f"the first at index {int(lost[0])}: {float(tensor.flatten()[lost[0]])}")
+    return done
+
+
 def read_folder(folder):
-    """(config.json as a dict, bf16 tensors, files read) of a checkpoint in one file or in shards. Raises BadInput."""
+    """(config.json as a dict, tensors as bf16, files read, names of the rounded tensors) of a checkpoint in one file or in
+    shards. Raises BadInput."""
     folder = pathlib.Path(folder)
     config_path = folder / "config.json"
     config = read_json(config_path)
     check_config(config, config_path)
     files, state = read_shards(folder)
+    rounded = [name for name, tensor in state.items() if tensor.dtype != torch.bfloat16]
+    state = to_bf16(state, folder)
     check_tensors(config, state, folder)
-    return config, state, [config_path, *files]
+    return config, state, [config_path, *files], rounded
 
 
 def rope_theta(config):

@@ -132,7 +132,8 @@ class CaseFlow {
     weights_ = services_.load(model, depth);
     loaded_ = model.name;
     sink_.send(ModelLoaded{weights_.name, weights_.sha256, weights_.lagset, weights_.head,
-                           weights_.config, weights_.model_type, weights_.not_covered});
+                           weights_.config, weights_.model_type, weights_.not_covered,
+                           weights_.rounded});
   }
 
   void send_references(const CaseReferences& references) {

@@ -39,6 +39,7 @@ struct ModelLoaded {
   ModelConfig config;
   std::string kind;
   std::vector<std::string> not_covered;
+  std::string rounded;
 };
 
 // True if `name`, a report's field `reference`, says that its run computed the reference itself.

@@ -51,6 +51,8 @@ std::string render_summary(const Report& report, double seconds, const std::stri
                            const RenderStyle& style = {});
 // The table of render_summary().
 std::string summary_table(const Report& report);
+// "24 F32 of 24 tensors are rounded to bf16, for truth, baselines and engines alike"; or empty.
+std::string rounded_note(const CaseReport& c);
 // The verdict of a case other than PASS, with reasons and advice, a line each.
 std::string verdict_note(const CaseReport& c);
 // The verdict of the run, "**PASS** (exit code 0, 2 cases)" and `took`; below it the reasons of a

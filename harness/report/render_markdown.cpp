@@ -136,6 +136,7 @@ std::vector<std::string> notes_of(const CaseReport& c, bool on_cpu) {
   if (!c.live_check.empty())
     notes.push_back("live libtorch fp32 reference: " + one_line(c.live_check));
   if (std::string note = not_covered_note(c); !note.empty()) notes.push_back(std::move(note));
+  if (std::string note = rounded_note(c); !note.empty()) notes.push_back(std::move(note));
   if (std::string note = ceiling_note(c); !note.empty()) notes.push_back(std::move(note));
   for (const EngineReport& e : c.engines) {
     if (e.parity) notes.push_back(render_parity_line(e));
@@ -263,6 +264,11 @@ std::string footer_text(const Report& report) {
 }
 
 }  // namespace
+
+std::string rounded_note(const CaseReport& c) {
+  if (c.rounded.empty()) return {};
+  return one_line(c.rounded) + " are rounded to bf16, for truth, baselines and engines alike";
+}
 
 std::string verdict_note(const CaseReport& c) {
   std::string note = fmt::format("verdict: **{}**", verdict_name(c.verdict));

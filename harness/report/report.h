@@ -24,7 +24,7 @@
 namespace mkbench {
 
 inline constexpr char kReportSchemaId[] = "mkbench.report";
-inline constexpr int kReportSchemaMajor = 1, kReportSchemaMinor = 9;  // new fields: minor + 1
+inline constexpr int kReportSchemaMajor = 1, kReportSchemaMinor = 10;  // new fields: minor + 1
 
 // Ablations of an engine, for diagnosis: its time without waits, and its time without loads.
 struct ProfileReport {
@@ -273,6 +273,7 @@ struct CaseReport {
   std::string rope_theta_key, rope_scaling, head;
   std::string model_kind;
   std::vector<std::string> not_covered;
+  std::string rounded;
   int depth = 0, n_gen = 0, n_prompt = 0;
   std::string reference, reference_sha256, reference_versions, live_check;
   std::string timed_check;  // "closed form", or "late ids, scored by the truth"
@@ -312,6 +313,9 @@ void describe_fields(V& v, Tag<CaseReport>) {
         "model_type of the checkpoint; for qwen3_tts only the talker's trunk runs, on codec ids");
     g.field("not_covered", &C::not_covered,
             "parts of the checkpoint that no engine of mkbench computes with");
+    g.field("rounded", &C::rounded,
+            "how many of the checkpoint's tensors were rounded to bf16, by the type that they are "
+            "stored in; empty: none");
     g.field("lagset", &C::lagset, "lag set of an analytic checkpoint; else empty");
   });
   v.group("axes", "what varies between cases", [](auto& g) {

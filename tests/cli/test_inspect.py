@@ -62,7 +62,7 @@ def transposed(checkpoint):
 
 def dtype(checkpoint):
     tensor = checkpoint.tensors["model.norm.weight"]
-    tensor[0], tensor[2] = "F32", struct.pack("<128f", *[1.0] * 128)
+    tensor[0], tensor[2] = "F64", struct.pack("<128d", *[1.0] * 128)
 
 
 def head(checkpoint):
@@ -98,7 +98,7 @@ PLANTED = [
      "model.layers.1.self_attn.query_norm.weight", "model.safetensors:"),
     (transposed, "fatal", "tensor shape", "[128, 512]", "[512, 128] (transposed?)",
      "model.layers.0.self_attn.o_proj.weight"),
-    (dtype, "unsupported", "tensor dtype", "BF16", "F32", "model.norm.weight"),
+    (dtype, "unsupported", "tensor dtype", "BF16, F16 or F32", "F64", "model.norm.weight"),
     (head, "fatal", "tie_word_embeddings", "model.embed_tokens.weight", "first in row 17", "lm_head.weight"),
     (not_a_number, "fatal", "tensor values", "finite", "1 values are NaN or Inf",
      "model.layers.2.mlp.down_proj.weight"),

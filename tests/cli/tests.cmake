@@ -12,8 +12,10 @@ mkbench_python_test(test_audit_cli TIMEOUT 200 ENVIRONMENT "BINARY_UNDER_TEST=$<
 # With programs in the place of Nsight's.
 mkbench_python_test(test_profile TIMEOUT 200 ENVIRONMENT "BINARY_UNDER_TEST=$<TARGET_FILE:mkbench>"
   "NVTX_INJECTION=$<TARGET_FILE:mkbench_nvtx_injection>")
-# The talker of Qwen3-TTS.
-mkbench_python_test(test_talker TIMEOUT 200 ENVIRONMENT "BINARY_UNDER_TEST=$<TARGET_FILE:mkbench>")
+# Folders that are not Qwen3 in bf16: the talker of Qwen3-TTS, tensors of other types.
+foreach(name test_talker test_stored_types)
+  mkbench_python_test(${name} TIMEOUT 200 ENVIRONMENT "BINARY_UNDER_TEST=$<TARGET_FILE:mkbench>")
+endforeach()
 # Differences planted in a folder, named by inspect.
 mkbench_python_test(test_inspect TIMEOUT 120 ENVIRONMENT "BINARY_UNDER_TEST=$<TARGET_FILE:mkbench>")
 

@@ -139,6 +139,51 @@ TEST_CASE("values are read on request alone") {
   CHECK(read.values_read);
 }
 
+TEST_CASE("tensors that the loader rounds are counted, and hashed as rounded") {
+  const auto store = [](const std::string& dtype) {
+    return [=](const fs::path& folder) {
+      std::vector<FileTensor> tensors = micro_tensors();
+      for (size_t i : {1, 3}) tensors[i] = stored_as(tensors[i], dtype);
+      write_file(folder / "model.safetensors", safetensors_bytes(tensors));
+    };
+  };
+  const auto hash_of = [](const Inspection& inspection) {
+    const auto at =
+        std::find_if(inspection.findings.begin(), inspection.findings.end(),
+                     [](const ModelFinding& f) { return f.field == "sha256 of all tensors"; });
+    return at == inspection.findings.end() ? "none" : at->found;
+  };
+  const Inspection plain = inspect_changed([](const fs::path&) {}, /*values=*/true);
+  const Inspection rounded = inspect_changed(store("F32"), /*values=*/true);
+  CHECK_FALSE(has(plain, Severity::kInformation, "rounded to bf16"));
+  CHECK(has(rounded, Severity::kInformation, "rounded to bf16", "2 F32 of 24 tensors"));
+  CHECK(hash_of(plain).size() == 64);
+  CHECK(hash_of(rounded) == hash_of(plain));
+
+  // A type that is not read is not counted, nor are its values compared.
+  const Inspection refused = inspect_changed([](const fs::path& folder) {
+    std::vector<FileTensor> tensors = micro_tensors();
+    tensors.push_back(make_tensor("lm_head.weight", {6, 4}, 0));
+    tensors.front() = {tensors.front().name, "F64", {6, 4}, std::string(8 * 24, '<')};
+    write_file(folder / "model.safetensors", safetensors_bytes(tensors));
+  });
+  CHECK(has(refused, Severity::kUnsupported, "tensor dtype", "F64"));
+  CHECK_FALSE(has(refused, Severity::kInformation, "rounded to bf16"));
+  CHECK_FALSE(has(refused, Severity::kFatal, "tie_word_embeddings"));
+}
+
+TEST_CASE("a tied head of another type is compared by its rounded values") {
+  for (const bool equal : {true, false}) {
+    const Inspection inspection = inspect_changed([&](const fs::path& folder) {
+      std::vector<FileTensor> tensors = micro_tensors();
+      tensors.push_back(make_tensor("lm_head.weight", {6, 4}, equal ? 0 : 1));
+      tensors.front() = stored_as(tensors.front(), "F16");
+      write_file(folder / "model.safetensors", safetensors_bytes(tensors));
+    });
+    CHECK(has(inspection, Severity::kFatal, "tie_word_embeddings", "other values") != equal);
+  }
+}
+
 TEST_CASE("a name with another beginning is a renamed tensor") {
   for (const char* prefix : {"", "language_model.model."}) {
     INFO(prefix);

@@ -310,7 +310,7 @@ TEST_CASE("a tied head in the file must be the embedding, and is said to be") {
   write_file(folder.path() / "model.safetensors", safetensors_bytes(tensors));
   const ModelWeights weights = load_folder(folder.path(), "micro");
   CHECK(weights.lm_head.data == weights.embed_tokens.data);
-  CHECK(contains(weights.head, "lm_head.weight has equal bytes"));
+  CHECK(contains(weights.head, "lm_head.weight has equal values"));
 }
 
 TEST_CASE("the checks of values and of the manifest can be left out") {

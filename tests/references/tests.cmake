@@ -34,7 +34,7 @@ if(NOT MKBENCH_FUZZ)
   set_tests_properties(fuzz_safetensors_mutated PROPERTIES LABELS host FIXTURES_REQUIRED fuzz_seeds TIMEOUT 60)
 endif()
 mkbench_test(test_shared_snapshot LABEL host LIBS mkbench_input_cases)
-mkbench_test(test_snapshot LABEL host LIBS mkbench_input_cases)
+mkbench_test(test_snapshot LABEL host LIBS mkbench_input_cases SOURCES test_snapshot.cpp test_stored_values.cpp)
 mkbench_test(test_talker_folder LABEL host LIBS mkbench_input_cases)
 mkbench_test(test_weights LABEL host LIBS mkbench_input_cases)
 

@@ -49,6 +49,13 @@ TEST_CASE(
   CHECK_THAT(
       screen(testing::example_cpu_report()),
       ContainsText("caution: no GPU was used") && ContainsText("next: on a machine with a GPU"));
+  Report rounded = right;
+  rounded.cases[0].model = "./a";
+  for (CaseReport& c : rounded.cases) c.rounded = "2 F16 of 24 tensors";
+  rounded.cases[1].model = rounded.cases[2].model = "./b\n";
+  const std::string note =
+      ": 2 F16 of 24 tensors are rounded to bf16, for truth, baselines and engines alike\n";
+  CHECK_THAT(screen(rounded), ContainsText("\n./a" + note + "./b\\n" + note + "timed tokens"));
   Report none = right;
   none.cases.clear();
   none.reasons = {"no card"};
@@ -402,7 +409,10 @@ TEST_CASE("Markdown says which theta and head were used, and what the engine wro
   CHECK_THAT(render_markdown(r),
              ContainsText(
                  "- rope_theta 10000.5 (rope_parameters.rope_theta); scaled: linear, factor 2\n"));
-  CHECK_THAT(render_markdown(r), !ContainsText("not covered"));
+  CHECK_THAT(render_markdown(r), !ContainsText("not covered") && !ContainsText("rounded to bf16"));
+  c.rounded = "24 F32 of 24\ntensors";
+  CHECK_THAT(render_markdown(r), ContainsText("- 24 F32 of 24\\ntensors are rounded to bf16, for "
+                                              "truth, baselines and engines alike\n"));
   c.model_kind = "qwen3_tts";
   c.not_covered = {"code predictor: 1 tensor, 8 bytes", "speech\ntokenizer"};
   CHECK_THAT(

@@ -226,6 +226,49 @@ class OwnFolder(RealWeightsTest):
             self.refused(self.model, "--prompts", bad, parts=[part])
         self.refused(self.model, "--prompts", self.folder / "absent.json", parts=["absent.json: No such file"])
 
+    def test_tensors_of_other_types(self):
+        import hf_model
+        import torch
+        from safetensors.torch import load_file, save_file
+
+        folder, wanted = self.folder / "types", load_file(DATA / "tiny" / "model.safetensors")
+        folder.mkdir()
+        shutil.copy(DATA / "tiny" / "config.json", folder)
+        shutil.copy(self.model / "tokenizer.json", folder)
+        embedding, norm = "model.embed_tokens.weight", "model.norm.weight"
+        # A 1,024th of a value is less than half a step of bf16.
+        fp32 = {name: tensor.float() * (1 + 2**-10) for name, tensor in wanted.items()}
+
+        def read(state):
+            save_file(state, folder / "model.safetensors")
+            config, found, _, rounded = hf_model.read_folder(folder)
+            self.assertEqual({tensor.dtype for tensor in found.values()}, {torch.bfloat16})
+            return hf_model.weights_sha256(found, config), sorted(rounded)
+
+        digest, rounded = read(wanted)
+        self.assertEqual(rounded, [])
+        self.assertEqual(read(fp32), (digest, sorted(wanted)))
+        self.assertEqual(read(wanted | {norm: wanted[norm].half()}), (digest, [norm]))
+        self.assertEqual(read(fp32 | {"lm_head.weight": wanted[embedding].clone()})[0], digest)
+
+        def with_value(bits):
+            tensor = fp32[norm].clone()
+            tensor[7:9] = torch.tensor(bits, dtype=torch.int32).view(torch.float32)
+            return fp32 | {norm: tensor}
+
+        read(with_value(0x7f7f7fff))
+        for state, parts in ((with_value(-0x00808000), ["2 values are beyond the largest value of bf16, 3.3895314e+38", "index 7: -3.396"]),
+                             (fp32 | {norm: wanted[norm].double()}, ["dtype is torch.float64, wanted torch.bfloat16, torch.float16 or"])):
+            with self.assertRaises(hf_model.BadInput) as refused:
+                read(state)
+            for part in (f"{folder}: tensor '{norm}': ", *parts):
+                self.assertIn(part, str(refused.exception))
+
+        save_file(fp32, folder / "model.safetensors")
+        code, _, errors = self.capture(folder, "--prompt", "The", "--steps", "1")
+        self.assertEqual((code, errors.count("types: 46 of 46 tensors rounded to bf16")), (0, 1), errors)
+        self.assertEqual(json.loads((folder / "reference.json").read_text())["model"]["weights_sha256"], digest)
+
     def test_devices_that_are_not_there(self):
         import torch
 

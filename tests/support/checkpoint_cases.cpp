@@ -36,6 +36,10 @@ void set_value(FileTensor& tensor, size_t index, uint16_t bits) {
   tensor.data[2 * index + 1] = static_cast<char>(bits >> 8);
 }
 
+void append_f32(std::string& data, uint32_t bits) {
+  for (int i = 0; i < 4; ++i) data += static_cast<char>(bits >> (8 * i) & 0xff);
+}
+
 void transpose(FileTensor& tensor) {
   const FileTensor before = tensor;
   const uint64_t rows = before.shape[0], cols = before.shape[1];
@@ -225,7 +229,7 @@ void add_shape_cases(std::vector<InputCase>& cases) {
 }
 
 void add_value_cases(std::vector<InputCase>& cases) {
-  const auto add = [&](const char* row, const char* what, auto make, Named named) {
+  const auto add = [&](const char* row, const std::string& what, auto make, Named named) {
     cases.push_back({row, what, make, std::move(named)});
   };
   add("S45", "NaN and Inf", tensors_with([](Tensors& t) {
@@ -234,7 +238,7 @@ void add_value_cases(std::vector<InputCase>& cases) {
         set_value(tensor, 9, 0xff80);
         set_value(tensor, 15, 0x7f80);
       }),
-      {kFile, kKProj, "3 values", "index 7", "row 1, column 3"});
+      {kFile, kKProj, "3 values", "index 7", "row 1, column 3)\n"});
   add("S45", "NaN in the embedding",
       tensors_with([](Tensors& t) { set_value(find_tensor(t, kEmbed), 23, 0xffff); }),
       {kEmbed, "1 values", "index 23"});
@@ -257,6 +261,35 @@ void add_value_cases(std::vector<InputCase>& cases) {
       }),
       {});
 
+  // k_proj in F32: 1, but from index 7 on `count` values of `bits`.
+  const auto k_proj = [](int count, uint32_t bits) {
+    return tensors_with([=](Tensors& t) {
+      std::string data;
+      for (int i = 0; i < 16; ++i) append_f32(data, i >= 7 && i < 7 + count ? bits : 0x3f800000);
+      FileTensor& tensor = find_tensor(t, kKProj);
+      tensor = {tensor.name, "F32", tensor.shape, data};
+    });
+  };
+  const std::string place = "index 7 (row 1, column 3)";
+  add("S45", "F32, the largest that rounds to a finite value: legal", k_proj(1, 0x7f7f7fff), {});
+  add("S45", "F32, the next", k_proj(1, 0x7f7f8000),
+      {kFile, kKProj, "1 values are NaN or Inf", place + ": 3.3961775e+38 in the file",
+       "the largest value of bf16, 3.3895314e+38"});
+  add("S45", "F32, large and negative", k_proj(9, 0xff7fffff),
+      {kKProj, "9 values are NaN or Inf", place + ": -3.4028235e+38 in the file"});
+  add("S45", "F32, NaN", k_proj(2, 0x7f800001), {kKProj, "2 values are NaN or Inf", place + "\n"});
+  add("S45", "F16, Inf", tensors_with([](Tensors& t) {
+        find_tensor(t, kKProj) = stored_as(find_tensor(t, kKProj), "F16");
+        set_value(find_tensor(t, kKProj), 15, 0xfc00);
+      }),
+      {kKProj, "1 values are NaN or Inf, the first at index 15 (row 3, column 3)\n"});
+  add("S45", "F32, all too small", tensors_with([](Tensors& t) {
+        std::string data;
+        for (const uint32_t bits : {0x00008000u, 0x80008000u, 0u, 1u}) append_f32(data, bits);
+        find_tensor(t, kNorm) = {kNorm, "F32", {4}, data};
+      }),
+      {kNorm, "all 4 values are zero"});
+
   const auto add_head = [](Tensors& t) {
     t.push_back(find_tensor(t, kEmbed));
     t.back().name = "lm_head.weight";
@@ -267,6 +300,26 @@ void add_value_cases(std::vector<InputCase>& cases) {
         set_value(t.back(), 17, 0x3f80);
       }),
       {kFile, "lm_head.weight", kEmbed, "row 4"});
+  for (const char* dtype : {"F32", "F16"}) {
+    const std::string in = std::string(", head of ") + dtype;
+    add("S46", "tied" + in + " that rounds to the embedding: legal", tensors_with([=](Tensors& t) {
+          add_head(t);
+          t.back() = stored_as(t.back(), dtype);
+        }),
+        {});
+    add("S46", "tied" + in + " over an embedding of bf16, differs", tensors_with([=](Tensors& t) {
+          add_head(t);
+          set_value(t.back(), 17, 0x3f80);
+          t.back() = stored_as(t.back(), dtype);
+        }),
+        {kFile, "lm_head.weight", kEmbed, "row 4"});
+    add("S46", "tied" + in + ", embedding rounded too: legal", tensors_with([=](Tensors& t) {
+          add_head(t);
+          t.front() = stored_as(t.front(), dtype == std::string("F32") ? "F16" : "F32");
+          t.back() = stored_as(t.back(), dtype);
+        }),
+        {});
+  }
   add("S46", "tied, head of another shape", tensors_with([=](Tensors& t) {
         add_head(t);
         t.back().shape = {3, 8};

@@ -133,11 +133,12 @@ void add_kind_cases(Table& table) {
                       {"attention_bias", ""},
                       {"use_sliding_window", ""}});
   table.edit("C11", {{"hidden_act", "\"gelu\""}}, {"hidden_act is 'gelu'", "'silu'"});
-  for (const char* dtype : {"float16", "float32"}) {
-    table.edit("C15", {{"torch_dtype", "\"" + std::string(dtype) + "\""}},
-               {"torch_dtype is '" + std::string(dtype) + "'", "'bfloat16'"});
-    table.edit("C15", {{"torch_dtype", ""}, {"dtype", "\"" + std::string(dtype) + "\""}},
-               {"dtype is '" + std::string(dtype) + "'", "'bfloat16'"});
+  const std::string wanted = "wanted 'bfloat16', 'float16' or 'float32'";
+  table.edit("C15", {{"torch_dtype", "\"float64\""}}, {"torch_dtype is 'float64'", wanted});
+  table.edit("C15", {{"torch_dtype", ""}, {"dtype", "\"int8\""}}, {"dtype is 'int8'", wanted});
+  for (const char* dtype : {"\"float16\"", "\"float32\""}) {
+    table.legal("C15", {{"torch_dtype", dtype}});
+    table.legal("C15", {{"torch_dtype", ""}, {"dtype", dtype}});
   }
   table.edit("C15", {{"dtype", "\"float32\""}},
              {"dtype is 'float32'", "torch_dtype is 'bfloat16'"});

@@ -156,13 +156,15 @@ void add_field_cases(std::vector<InputCase>& cases) {
     header("S18", dtype, "{" + entry("a", dtype, "[2]", "[0,4]") + "}",
            {"'a'", std::string("unknown dtype ") + shown, "known: BOOL", "BF16"});
   const std::pair<const char*, size_t> types[] = {
-      {"F16", 32}, {"F8_E4M3", 16}, {"I8", 16}, {"F4", 8}};
+      {"F64", 128}, {"U16", 32}, {"F8_E4M3", 16}, {"I8", 16}, {"F4", 8}};
   for (const auto& [dtype, bytes] : types)
     cases.push_back({"S19",
                      dtype,
                      with_dtype(dtype, bytes),
                      {"'model.layers.1.self_attn.k_proj.weight'", std::string("dtype is ") + dtype,
-                      "wanted BF16"}});
+                      "wanted BF16, F16 or F32: save the model in one of these"}});
+  cases.push_back({"S19", "F16: legal", with_dtype("F16", 32), {}});
+  cases.push_back({"S19", "F32: legal", with_dtype("F32", 64), {}});
   const std::pair<const char*, const char*> elements[] = {
       {"-1", "-1"},     {"1.5", "1.5"}, {"\"3\"", "'3'"}, {"true", "true"},
       {"null", "null"}, {"2e0", "2.0"}, {"-0", "0"},      {"[2]", "an array"}};

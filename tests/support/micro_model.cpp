@@ -102,6 +102,24 @@ FileTensor& find_tensor(std::vector<FileTensor>& tensors, std::string_view name)
   throw std::runtime_error("no tensor " + std::string(name));
 }
 
+FileTensor stored_as(const FileTensor& tensor, const std::string& dtype) {
+  FileTensor stored{tensor.name, dtype, tensor.shape, {}};
+  for (size_t at = 0; at < tensor.data.size(); at += 2) {
+    const uint32_t bits = static_cast<uint8_t>(tensor.data[at]) |
+                          static_cast<uint32_t>(static_cast<uint8_t>(tensor.data[at + 1])) << 8;
+    const bool up = at % 4 != 0;
+    uint32_t more = (bits << 16) + (up ? 0x7fffu : -0x7fffu);
+    size_t bytes = 4;
+    if (dtype == "F16") {
+      // The exponent's bias is 112 less, and the fraction has 3 bits more.
+      more = (bits & 0x8000u) | ((((bits & 0x7fffu) - (112u << 7)) << 3) + (up ? 3u : -3u));
+      bytes = 2;
+    }
+    for (size_t i = 0; i < bytes; ++i) stored.data += static_cast<char>(more >> (8 * i) & 0xff);
+  }
+  return stored;
+}
+
 std::string container(std::string_view header, std::string_view data) {
   std::string bytes;
   for (size_t i = 0; i < 8; ++i)

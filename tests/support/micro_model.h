@@ -58,6 +58,10 @@ FileTensor& find_tensor(std::vector<FileTensor>& tensors, std::string_view name)
 // [rows, cols] of distinct small values.
 FileTensor make_tensor(const std::string& name, std::vector<uint64_t> shape, int seed);
 
+// `tensor` in "F32" or "F16", every value off by almost half a step of bf16, so that it rounds to
+// the value that it had.
+FileTensor stored_as(const FileTensor& tensor, const std::string& dtype);
+
 // The bytes of a container: size as u64, `header`, `data`.
 std::string container(std::string_view header, std::string_view data);
 // The container of `tensors`, packed in order; spaces pad the header to N % 8 == `header_residue`.

@@ -6,7 +6,7 @@ import struct
 
 from support.cli_support import DATA
 
-BYTES = {"BF16": 2, "F32": 4}
+BYTES = {"BF16": 2, "F16": 2, "F32": 4, "F64": 8}
 
 
 class Checkpoint:
