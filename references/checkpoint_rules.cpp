@@ -198,8 +198,14 @@ struct Scan {
     if (not_finite != 0) {
       finding.found =
           fmt::format("{} values are NaN or Inf, the first at index {} (row {}, column {})",
-                      not_finite, first, first / cols, first % cols) +
-          beyond_bf16(located);
+                      not_finite, first, first / cols, first % cols);
+      float stored = NAN;
+      if (located.entry->dtype == "F32")
+        located.file->read(*located.entry, sizeof stored * first,
+                           std::as_writable_bytes(std::span(&stored, 1)));
+      if (std::isfinite(stored))
+        finding.found += fmt::format(": {} in the file, beyond the largest value of bf16, {}",
+                                     stored, to_float(Bf16{0x7f7f}));
     } else if (all_zero) {
       finding.found = fmt::format("all {} values are zero", located.values());
     } else {
@@ -207,18 +213,6 @@ struct Scan {
     }
     finding.text = "tensor " + in_quotes(t.name) + ": " + finding.found;
     findings.add(finding, path);
-  }
-
- private:
-  // What the file holds at `first` if the value was finite before it was rounded; else empty.
-  std::string beyond_bf16(const Located& located) const {
-    if (located.entry->dtype != "F32") return {};
-    float stored = 0;
-    located.file->read(*located.entry, sizeof stored * first,
-                       std::as_writable_bytes(std::span(&stored, 1)));
-    if (!std::isfinite(stored)) return {};
-    return fmt::format(": {} in the file, beyond the largest value of bf16, {}", stored,
-                       to_float(Bf16{0x7f7f}));
   }
 };
 

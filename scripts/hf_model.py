@@ -128,8 +128,7 @@ def to_bf16(state, folder):
     for name, tensor in state.items():
         where = f"{folder}: tensor '{name}': "
         if tensor.dtype not in (torch.bfloat16, torch.float16, torch.float32):
-            raise BadInput(f"{where}dtype is {tensor.dtype}, wanted torch.bfloat16, torch.float16 or torch.float32: "
-                           "save the model in one of these")
+            raise BadInput(f"{where}dtype is {tensor.dtype}, wanted torch.bfloat16, torch.float16 or torch.float32")
         done[name] = tensor.to(torch.bfloat16)
         lost = (done[name].isinf() & tensor.isfinite()).flatten().nonzero()
         if len(lost):
