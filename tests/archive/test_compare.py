@@ -72,6 +72,7 @@ class Compare(CliTest):
                 (["a.so", "b.so"], "a.so"),
                 (["a.so", "b.so", "--engine", "ring"], "found --engine"),
                 (["old", "empty", "--engine", "./x.so"], "--engine ./x.so: found a file"),
+                (["old", "empty", "--engine", "hf"], "--engine hf: found an engine in Python"),
                 (["old", "empty", "--baseline", "main"], "found --baseline"),
                 (["old", "empty", "--processes", "4", "--blocks", "3"], "--blocks 3 is below --processes 4"),
         ):

@@ -17,7 +17,7 @@ class FromAnEmptyFolder(CliTest):
         prompts and samples: what is asked of the commands is a verdict."""
         clone = self.folder / "home" / "mkbench"
         (clone / "scripts").mkdir(parents=True)
-        for name in ("references", "tests"):
+        for name in ("baselines", "references", "tests"):
             (clone / name).symlink_to(ROOT / name)
         run = clone / "scripts" / "run.sh"
         run.write_text(f'#!/bin/sh\nexec "{BINARY}" "$@" --reference "{self.short_reference()}" --blocks 2 --n-gen 8\n')

@@ -47,8 +47,9 @@ void check_answers(Engine& engine) {
 }
 
 TEST_CASE("a decoder in Python is an engine") {
-  PythonDecoder python("    pass");
+  PythonDecoder python("    settings = 'tf32=0'");
   Engine& engine = python.open();
+  CHECK(engine.settings() == "tf32=0");
   const EngineCapabilities can = engine.capabilities();
   CHECK(can.name == "counting@altered.py");
   CHECK(can.device == "cpu");
@@ -97,6 +98,7 @@ TEST_CASE("what a decoder lacks is made up for by prefilling again") {
   Engine& engine = python.open();
   const EngineCapabilities can = engine.capabilities();
   CHECK(can.name == "decoder@altered.py");
+  CHECK(engine.settings().empty());
   CHECK(can.precision == PrecisionClass::kBf16);
   CHECK((can.forced && can.deterministic));
   CHECK_FALSE((can.logits || can.late_id || can.rewind));
@@ -168,6 +170,7 @@ TEST_CASE("a decoder that is not as references/decoder.py says is bad input") {
         {"    name = 'a b'", "name: found 'a b', wanted up to 40 of letters"},
         {"    precision = 'fp8'",
          "precision: found 'fp8', wanted one of bf16, fp32-accumulate, lossy"},
+        {"    settings = 1", "settings: found 1, wanted text"},
         {"    deterministic = 1", "deterministic: found 1, wanted True or False"}}) {
     PythonDecoder python(body);
     const Error error = error_of([&] { python.open(); });

@@ -65,6 +65,11 @@ void require_compare_arguments(RunSettings& settings) {
   for (const std::string& engine : settings.engines) {
     if (is_file_engine(engine))
       bad_usage(fmt::format("compare: --engine {}: found a file, wanted a name", engine));
+    if (host_kind(engine) == HostKind::kPython)
+      bad_usage(
+          fmt::format("compare: --engine {}: found an engine in Python, wanted one that builds "
+                      "have as a library",
+                      engine));
   }
   if (!was_given(settings, "compare")) settings.compare = {kNoBaseline};
   if (!settings.processes && !settings.in_process)
