@@ -194,6 +194,10 @@ TEST_CASE("free steps are one call of steps(), forced ones one each", "[step]") 
   CHECK(calls == 1);
   e.decode(3, -1, {1, 2, 3});
   CHECK(calls == 4);
+  CHECK(*e.table.progress(e.engine) == 10);
+  e.table.reset(e.engine);
+  e.prefill(kPrompt);
+  CHECK(*e.table.progress(e.engine) == 0);
 }
 
 TEST_CASE("the table says what a class has", "[step]") {
