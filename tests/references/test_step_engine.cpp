@@ -1,6 +1,6 @@
 // references/step_engine.h: classes with step() or steps() behind the table of the C interface.
 #include <algorithm>
-#include <cstring>
+#include <iterator>
 #include <new>
 #include <stdexcept>
 #include <string>
@@ -194,6 +194,10 @@ TEST_CASE("free steps are one call of steps(), forced ones one each", "[step]") 
   CHECK(calls == 1);
   e.decode(3, -1, {1, 2, 3});
   CHECK(calls == 4);
+  CHECK(*e.table.progress(e.engine) == 10);
+  e.table.reset(e.engine);
+  e.prefill(kPrompt);
+  CHECK(*e.table.progress(e.engine) == 0);
 }
 
 TEST_CASE("the table says what a class has", "[step]") {
@@ -297,6 +301,64 @@ TEST_CASE("a weight is found by name, and its shape and type are compared", "[st
   CHECK(refusal("q", 2, 2) == "q: found [2, 3] of type 1, wanted [2, 2] of type 1");
   q.dtype = MKBENCH_FP16;
   CHECK(refusal("q", 2, 3) == "q: found [2, 3] of type 2, wanted [2, 3] of type 1");
+}
+
+TEST_CASE("biases and norms of heads are looked for where the model has them", "[step]") {
+  mkbench_model m{};
+  m.hidden = 5, m.intermediate = 7, m.layers = 1, m.heads = 4, m.kv_heads = 1, m.head_dim = 3;
+  m.vocab = 11, m.qk_norm = 1, m.qkv_bias = 1;
+  const std::string at = "model.layers.0.self_attn.";
+  const struct {
+    std::string name;
+    int64_t rows, cols;
+  } all[] = {{"model.embed_tokens.weight", 11, 5},
+             {"model.norm.weight", 5, 1},
+             {"lm_head.weight", 11, 5},
+             {"model.layers.0.input_layernorm.weight", 5, 1},
+             {"model.layers.0.post_attention_layernorm.weight", 5, 1},
+             {"model.layers.0.mlp.gate_proj.weight", 7, 5},
+             {"model.layers.0.mlp.up_proj.weight", 7, 5},
+             {"model.layers.0.mlp.down_proj.weight", 5, 7},
+             {at + "q_proj.weight", 12, 5},
+             {at + "k_proj.weight", 3, 5},
+             {at + "v_proj.weight", 3, 5},
+             {at + "o_proj.weight", 5, 12},
+             {at + "q_norm.weight", 3, 1},
+             {at + "k_norm.weight", 3, 1},
+             {at + "q_proj.bias", 12, 1},
+             {at + "k_proj.bias", 3, 1},
+             {at + "v_proj.bias", 3, 1}};
+  std::vector<uint16_t> data(std::size(all));
+  std::vector<mkbench_tensor> tensors;
+  for (size_t i = 0; i < data.size(); ++i)
+    tensors.push_back({sizeof(mkbench_tensor),
+                       MKBENCH_BF16,
+                       all[i].name.c_str(),
+                       &data[i],
+                       2,
+                       2,
+                       {all[i].rows, all[i].cols, 1, 1}});
+  std::vector<const mkbench_tensor*> pointers;
+  for (const mkbench_tensor& t : tensors) pointers.push_back(&t);
+  mkbench_step::Tensors given{};
+  given.args.tensors = pointers.data();
+  given.args.tensor_count = uint32_t(pointers.size());
+  const auto place = [&](const uint16_t* weight) { return weight - data.data(); };
+  const mkbench_step::Weights<> w(m, given);
+  REQUIRE(w.layers.size() == 1);
+  const auto& l = w.layers[0];
+  CHECK((place(w.embedding) == 0 && place(w.final_norm) == 1 && place(w.head) == 2));
+  CHECK((place(l.input_norm) == 3 && place(l.post_norm) == 4 && place(l.gate) == 5));
+  CHECK((place(l.up) == 6 && place(l.down) == 7 && place(l.q) == 8 && place(l.k) == 9));
+  CHECK((place(l.v) == 10 && place(l.o) == 11 && place(l.q_norm) == 12 && place(l.k_norm) == 13));
+  CHECK((place(l.q_bias) == 14 && place(l.k_bias) == 15 && place(l.v_bias) == 16));
+  m.qk_norm = 0;
+  CHECK(mkbench_step::Weights<>(m, given).layers[0].q_norm == nullptr);
+  CHECK(mkbench_step::Weights<>(m, given).layers[0].k_norm == nullptr);
+  CHECK(place(mkbench_step::Weights<>(m, given).layers[0].v_bias) == 16);
+  m.qkv_bias = 0;
+  const auto bare = mkbench_step::Weights<>(m, given).layers[0];
+  CHECK((bare.q_bias == nullptr && bare.k_bias == nullptr && bare.v_bias == nullptr));
 }
 
 }  // namespace
