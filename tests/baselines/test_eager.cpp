@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -56,7 +57,7 @@ TEST_CASE("eager and graph decode layers of other families as the oracle does") 
     const auto truth = truth_of(oracle, ids);
     INFO(unlike_qwen3(shape));
     const auto exact = make_eager(w, {.fp32 = true, .max_context = 64});
-    CHECK(compare_all(*exact, ids, truth, 0.05f).worst() < 1e-4);
+    CHECK(compare_all(*exact, ids, truth, 0.05f).worst() < 1e-5);
     require_hidden_close(*exact, oracle);
     require_vectors_agree(*exact, w, {1e-4, 1e-4, 0});
     for (const Lane lane : {kCpu, kGraphOnCpu}) {
@@ -72,17 +73,30 @@ TEST_CASE("eager and graph decode layers of other families as the oracle does") 
   }
 }
 
-// A model whose layers add nothing and whose logits are the values after the final norm.
+// A model whose layer adds nothing, whose logits are the values after the final norm, and whose keys
+// are the first values after the input norm.
 ModelWeights norm_of_embedding() {
   ModelWeights w = random_model(with_other_steps({48, 80, 1, 4, 2, 16, 48}), {.tied = false});
   auto zeros = std::make_shared<std::vector<Bf16>>(size_t{80 * 48});
   auto identity = std::make_shared<std::vector<Bf16>>(size_t{48 * 48});
   for (size_t i = 0; i < 48; ++i) (*identity)[i * 49] = to_bf16(1);
   w.layers[0].o_proj.data = w.layers[0].down_proj.data = zeros->data();
-  w.lm_head.data = identity->data();
+  w.lm_head.data = w.layers[0].k_proj.data = identity->data();
   w.owner = std::make_shared<std::vector<std::shared_ptr<const void>>>(
       std::vector<std::shared_ptr<const void>>{w.owner, zeros, identity});
   return w;
+}
+
+// RMSNorm with an offset of 1, rounded once.
+std::vector<float> normed(std::span<const float> x, const Matrix& weight, double eps) {
+  double squares = 0;
+  for (const float one : x) squares += double{one} * one;
+  std::vector<float> out;
+  for (size_t i = 0; i < x.size(); ++i) {
+    const double scaled = x[i] / std::sqrt(squares / static_cast<double>(x.size()) + eps);
+    out.push_back(round_to_bf16(static_cast<float>(scaled * (1.0 + to_float(weight.data[i])))));
+  }
+  return out;
 }
 
 TEST_CASE("a multiplier is rounded before its product, a norm with an offset once") {
@@ -94,21 +108,23 @@ TEST_CASE("a multiplier is rounded before its product, a norm with an offset onc
     options.max_context = 4;
     const auto e = make_eager(w, options);
     for (const int32_t id : ids) {
-      std::vector<float> rows, logits(48), wanted(48);
+      std::vector<float> rows, logits(48), keys;
       for (const Bf16 x : w.embed_tokens.row(id))
         rows.push_back(round_to_bf16(to_float(x) * 1.703125f));  // 1.7 as bf16
-      double squares = 0;
-      for (const float x : rows) squares += double{x} * x;
-      for (size_t i = 0; i < 48; ++i) {
-        const double scaled = rows[i] / std::sqrt(squares / 48 + w.config.rms_norm_eps);
-        const double weight = 1.0 + to_float(w.final_norm.data[i]);
-        wanted[i] = round_to_bf16(static_cast<float>(scaled * weight));
+      const double eps = w.config.rms_norm_eps;
+      const std::vector<float> x = normed(rows, w.layers[0].input_layernorm, eps);
+      for (const size_t head : {0, 16}) {
+        const auto key = normed(std::span(x).subspan(head, 16), w.layers[0].k_norm, eps);
+        keys.insert(keys.end(), key.begin(), key.end());
       }
       e->reset();
       e->set_pending(id);
       e->decode(1, nullptr, logits.data());
       CHECK(e->hidden(0).value() == rows);
-      CHECK(logits == wanted);
+      CHECK(logits == normed(rows, w.final_norm, eps));
+      std::vector<float> row = e->kv_row(0, 0).value();  // RoPE turns by 0
+      row.resize(32);
+      CHECK(row == keys);
     }
   }
 }
