@@ -304,7 +304,7 @@ nlohmann::json read_config_json(const std::filesystem::path& path) {
 
 std::string config_text(const ModelConfig& config) {
   const ModelShape& s = config.shape;
-  const Family& family = s.qk_norm ? kQwen3Family : s.qkv_bias ? kQwen2Family : kLlamaFamily;
+  const Family& family = family_of(s);
   nlohmann::ordered_json root = {
       {"architectures", nlohmann::ordered_json::array({family.architecture})},
       {"model_type", family.model_type},

@@ -18,6 +18,10 @@ const Family* find_family(std::string_view model_type) {
   return found == std::end(kFamilies) ? nullptr : *found;
 }
 
+const Family& family_of(const ModelShape& shape) {
+  return shape.qk_norm ? kQwen3Family : shape.qkv_bias ? kQwen2Family : kLlamaFamily;
+}
+
 std::string loadable_families() {
   std::string text;
   for (const Family* family : kFamilies) {

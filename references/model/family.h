@@ -43,6 +43,9 @@ extern const Family kQwen3Family, kQwen2Family, kLlamaFamily, kMistralFamily, kT
 // The family of a model_type; null where it is not known.
 const Family* find_family(std::string_view model_type);
 
+// The family that computes what a model of these layers computes.
+const Family& family_of(const ModelShape& shape);
+
 // "'qwen3', 'qwen2' or 'llama'": the model types that the loader reads.
 std::string loadable_families();
 
