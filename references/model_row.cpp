@@ -88,7 +88,7 @@ ModelRow row_of(const ShapeRow& shape, ModelSource source, std::string_view name
 }
 
 // The lag sets short, early and late have references of their own; the others are judged on short.
-// References are committed for the first row of kShapeTable only.
+// References are committed for the first published model only.
 ModelRow analytic(Rows& rows, const ShapeRow& shape, const std::string& base,
                   std::string_view lagset) {
   const std::string name = lagset.empty() ? base : base + ":" + std::string(lagset);
@@ -96,7 +96,7 @@ ModelRow analytic(Rows& rows, const ShapeRow& shape, const std::string& base,
   row.lagset = lagset;
   const bool own = lagset == "early" || lagset == "late";
   row.parity_set = keep(rows, synthetic_name(shape, own ? lagset : "short"));
-  row.committed_references = &shape == &kShapeTable[0];
+  row.committed_references = &shape == &analytic_models()[0];
   return row;
 }
 
@@ -108,8 +108,8 @@ void add_lagsets(Rows& rows, const ShapeRow& shape, const std::string& base) {
 Rows make_rows() {
   Rows rows;
   rows.all.assign(std::begin(kTinyRows), std::end(kTinyRows));
-  for (const ShapeRow& shape : kShapeTable) {
-    const bool first = &shape == &kShapeTable[0];
+  for (const ShapeRow& shape : analytic_models()) {
+    const bool first = &shape == &analytic_models()[0];
     ModelRow row = analytic(rows, shape, synthetic_name(shape), "");
     row.help =
         first ? "the analytic checkpoint of Qwen3-0.6B's shapes, made in memory; lag set chosen by "
@@ -130,9 +130,9 @@ Rows make_rows() {
     rows.all.push_back(row);
   }
   rows.listed = rows.all.size();
-  for (const ShapeRow& shape : kShapeTable) {
+  for (const ShapeRow& shape : analytic_models()) {
     const std::string base = "synthetic:" + std::string(shape.name);
-    if (&shape == &kShapeTable[0]) rows.all.push_back(analytic(rows, shape, base, ""));
+    if (&shape == &analytic_models()[0]) rows.all.push_back(analytic(rows, shape, base, ""));
     add_lagsets(rows, shape, base);
   }
   rows.all.push_back(analytic(rows, kCutRow, synthetic_name(kCutRow), ""));

@@ -1,5 +1,5 @@
 // The models that have a name in mkbench: one row each. Command line, plan, list, gate and loader
-// read the rows; the Qwen3 family's rows follow from model/published.h. A snapshot folder or hub id
+// read the rows; those of published models follow from model/published.h. A snapshot folder or hub id
 // without a row is a model of the user.
 #pragma once
 
@@ -24,7 +24,7 @@ struct ModelRow {
   ModelShape shape;
   bool tied;  // the LM head is the embedding
   ModelSource source;
-  const ShapeRow* published;        // the shape table's row; null for the tiny models
+  const ShapeRow* published;        // the published model; null for the tiny ones
   std::string_view lagset;          // for an analytic model; empty: chosen by depth
   std::string_view parity_set;      // the references that judge it (find_references())
   bool committed_references;        // references named parity_set come with mkbench

@@ -51,6 +51,14 @@ std::string known_names() {
 
 // `text` names no row: its shape or its lag set is unknown.
 [[noreturn]] void refuse_synthetic(const std::string& text) {
+  for (const ShapeRow& row : kPublishedModels) {
+    const std::string name = synthetic_name(row), obstacle = synthetic_obstacle(row);
+    if (obstacle.empty() || (text != name && !text.starts_with(name + ":"))) continue;
+    fail(
+        fmt::format("--model {}: no closed form for this row ({}); a live reference judges its own "
+                    "weights: name their folder",
+                    in_quotes(text, 300), obstacle));
+  }
   const size_t colon = text.rfind(':');
   if (colon == 9 || find_model(text.substr(0, colon))) synthetic_lags(text.substr(colon + 1));
   fail(fmt::format("--model {}: wanted synthetic[:SHAPE][:LAGSET]; shapes and lag sets: {}",

@@ -1,4 +1,4 @@
-// The analytic checkpoint: full-size weights for any shape of kShapeTable; integers alone give the
+// The analytic checkpoint: full-size weights for every shape that has room; integers alone give the
 // greedy ids. A token id stands for a state of up to 17 bits; P_l(t) is the state at position t
 // after layer l. A planted layer with a lag of k gives P_l(t) = P_(l-1)(t) xor P_(l-1)(t - k), any
 // other layer keeps the state, and the last one adds one LFSR step: the state of the next id.
@@ -32,17 +32,22 @@ int synthetic_min_depth(std::string_view lagset);
 std::string_view synthetic_lagset_for_depth(int depth);
 
 // "synthetic", "synthetic:short", "synthetic:qwen3-4b", "synthetic:qwen3-4b:short": the name after
-// --model. For the first row of kShapeTable the shape's name is omitted.
+// --model. For the first published model the shape's name is omitted.
 std::string synthetic_name(const ShapeRow& row, std::string_view lagset = "");
 // The config of an analytic model.
 ModelConfig synthetic_config(const ShapeRow& row);
+
+// Why `row` has no analytic weights: the field that leaves no room for them; empty: it has them.
+std::string synthetic_obstacle(const ShapeRow& row);
+// The published models that have analytic weights.
+std::span<const ShapeRow> analytic_models();
 
 // Allocates memory for all tensors of a model, in tensor_table()'s order and without gaps or a tied
 // head. The result becomes the weights' owner.
 using WeightMemory = std::function<std::shared_ptr<Bf16[]>(const ModelConfig& config)>;
 
 // Generates all weights of `row` on `threads` threads (0 = all cores), in `memory` or else on the
-// heap. If `row` has another number of layers than in kShapeTable, the planted layers move, and the
+// heap. If `row` has another number of layers than its model, the planted layers move, and the
 // closed form holds. Throws Error(kBadInput) naming the field if the shape has no room for the
 // codewords, and Error(kEnvUnfit), before it allocates, if memory does not suffice.
 ModelWeights make_synthetic(const ShapeRow& row, std::string_view lagset, int threads = 0,
@@ -54,7 +59,7 @@ ModelWeights make_synthetic(std::string_view lagset, int threads = 0,
                             int layers = kQwen3_0_6B.layers, const WeightMemory& memory = {});
 
 // Throws Error(kEnvUnfit) if `row` does not fit into memory, with the bytes needed, the bytes that
-// are free (free_memory()) and the largest row of kShapeTable that fits.
+// are free (free_memory()) and the largest of analytic_models() that fits.
 void check_synthetic_memory(const ShapeRow& row, const std::filesystem::path& root = "/");
 
 // How the ids of a vocabulary stand for states: bits (as many as the vocabulary has room for, up to
@@ -65,7 +70,7 @@ class StateCode {
   explicit StateCode(int vocab);
 
   uint32_t states() const { return uint32_t{1} << bits_; }
-  bool small() const;  // the vocabulary has no room for 17 bits
+  bool small() const;  // the vocabulary has no room for 16 bits
   // L: one step of the LFSR, an invertible linear map. Sign i of a state's codeword is bit 0 of
   // L^i s.
   uint32_t step(uint32_t s) const { return s & 1 ? (s >> 1) ^ taps_ : s >> 1; }

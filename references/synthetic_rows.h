@@ -11,6 +11,9 @@
 
 namespace mkbench {
 
+struct SyntheticDesign;
+struct SyntheticLayer;
+
 class SyntheticRows {
  public:
   // `row.shape.layers` layers are made; lags of later layers are ignored. Throws
@@ -21,15 +24,12 @@ class SyntheticRows {
   SyntheticRows& operator=(const SyntheticRows&) = delete;
 
   // Writes rows [begin, end) of tensor `number`, `cols` wide; `out` is the tensor's first element.
-  // Numbers: 1 embedding, then 11 a layer in LayerWeights' order, the final norm, an untied head.
+  // synthetic_plan.h has the numbers.
   void write(int number, int cols, int64_t begin, int64_t end, Bf16* out) const;
 
-  struct Design;
-  struct LayerPlan;
-
  private:
-  std::unique_ptr<const Design> design_;
-  std::vector<LayerPlan> plans_;
+  std::unique_ptr<const SyntheticDesign> design_;
+  std::vector<SyntheticLayer> plans_;
 };
 
 }  // namespace mkbench

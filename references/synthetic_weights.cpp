@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <atomic>
+#include <iterator>
 #include <memory>
 #include <thread>
 
@@ -7,6 +8,7 @@
 #include "references/base/free_memory.h"
 #include "references/base/parallel.h"
 #include "references/base/sha256.h"
+#include "references/model/family.h"
 #include "references/synthetic.h"
 #include "references/synthetic_rows.h"
 
@@ -17,13 +19,13 @@ uint64_t bytes_of(const ShapeRow& row) {
   return 2 * static_cast<uint64_t>(row.shape.parameters(row.tied));
 }
 
-// Names the largest model of kShapeTable that fits into `bytes`, for a message.
+// Names the largest analytic model that fits into `bytes`, for a message.
 std::string largest_within(uint64_t bytes) {
   const ShapeRow* best = nullptr;
-  for (const ShapeRow& row : kShapeTable) {
+  for (const ShapeRow& row : analytic_models()) {
     if (bytes_of(row) <= bytes && (best == nullptr || bytes_of(row) > bytes_of(*best))) best = &row;
   }
-  if (best == nullptr) return "no model of this family fits";
+  if (best == nullptr) return "no model fits";
   return "the largest that fits is " + synthetic_name(*best) + " (" +
          std::to_string(bytes_of(*best) / 1'000'000) + " MB)";
 }
@@ -95,6 +97,7 @@ ModelWeights make(const ShapeRow& row, std::string_view lagset, const Lags& lags
   w.name = synthetic_name(row, lagset);
   w.lagset = lagset;
   w.config = synthetic_config(row);
+  w.model_type = family_with(row.shape).model_type;
   w.head = row.tied ? "the embedding (built in)" : "lm_head.weight (built in)";
   w.layers.resize(static_cast<size_t>(row.shape.layers));
   check_synthetic_memory(row);
@@ -132,10 +135,26 @@ ModelConfig synthetic_config(const ShapeRow& row) {
   config.shape = row.shape;
   config.rope.theta = row.rope_theta;
   config.rope.theta_key = "built in";
-  config.rms_norm_eps = 1e-6;
+  if (row.llama3_factor != 1) {
+    config.rope.scaling = RopeScaling::kLlama3;
+    config.rope.factor = row.llama3_factor;
+    config.rope.low_freq_factor = 1, config.rope.high_freq_factor = 4;
+    config.rope.original_positions = 8192;
+  }
+  config.rms_norm_eps = row.rms_norm_eps;
   config.tie_word_embeddings = row.tied;
   config.max_positions = row.max_positions;
   return config;
+}
+
+std::span<const ShapeRow> analytic_models() {
+  static const std::vector<ShapeRow> models = [] {
+    std::vector<ShapeRow> found;
+    std::copy_if(kPublishedModels.begin(), kPublishedModels.end(), std::back_inserter(found),
+                 [](const ShapeRow& row) { return synthetic_obstacle(row).empty(); });
+    return found;
+  }();
+  return models;
 }
 
 ModelWeights make_synthetic(const ShapeRow& row, std::string_view lagset, int threads,

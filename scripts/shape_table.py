@@ -1,4 +1,4 @@
-"""The published Qwen3 shapes in Python, read from the one table that C++ compiles: references/model/published.h."""
+"""The published shapes in Python, read from the tables that C++ compiles: references/model/published.h."""
 
 import dataclasses
 import re
@@ -26,11 +26,31 @@ class Shape:
     theta: float
     max_positions: int
 
+    eps: float = 1e-6
+    llama3_factor: float = 1.0
+    qk_norm: bool = True
+    qkv_bias: bool = False
+
+    @property
+    def rope_parameters(self):
+        """RoPE as config.json has it."""
+        rope = {"rope_type": "default", "rope_theta": int(self.theta)}
+        if self.llama3_factor == 1:
+            return rope
+        return rope | {"rope_type": "llama3", "factor": self.llama3_factor, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                       "original_max_position_embeddings": 8192}
+
+    @property
+    def model_type(self):
+        """The family that computes what a model of these layers computes."""
+        return "qwen3" if self.qk_norm else "qwen2" if self.qkv_bias else "llama"
+
     def config(self):
         """config.json of HF transformers."""
+        kind = self.model_type
         return {
-            "architectures": ["Qwen3ForCausalLM"],
-            "attention_bias": False,
+            "architectures": [f"{kind.capitalize()}ForCausalLM"],
+            **({} if kind == "qwen2" else {"attention_bias": False}),
             "attention_dropout": 0.0,
             "bos_token_id": 151643 if self.vocab > 151645 else None,
             "dtype": "bfloat16",
@@ -41,15 +61,15 @@ class Shape:
             "initializer_range": 0.02,
             "intermediate_size": self.intermediate,
             "max_position_embeddings": self.max_positions,
-            "model_type": "qwen3",
+            "model_type": kind,
             "num_attention_heads": self.heads,
             "num_hidden_layers": self.layers,
             "num_key_value_heads": self.kv_heads,
-            "rms_norm_eps": 1e-6,
-            "rope_parameters": {"rope_type": "default", "rope_theta": int(self.theta)},
+            "rms_norm_eps": self.eps,
+            "rope_parameters": self.rope_parameters,
             "tie_word_embeddings": self.tied,
             "use_cache": True,
-            "use_sliding_window": False,
+            **({} if kind == "llama" else {"use_sliding_window": False}),
             "vocab_size": self.vocab,
         }
 
@@ -64,18 +84,23 @@ def named_shape(name):
 
 
 def read():
-    """Every row of the table by its name, in its order. Raises ValueError if the table has another form."""
-    body = re.search(r"kShapeTable\[\] = \{\n(.*?)\n\};", TABLE.read_text(), re.S)
-    if not body:
-        raise ValueError(f"{TABLE}: has no kShapeTable")
+    """Every published row by its name, in order. Raises ValueError if a table has another form."""
     rows = {}
-    for line in body[1].splitlines():
-        row = re.fullmatch(r'\s*\{"([^"]+)", (\w+|\{[\d, ]+\}), (true|false), ([\d.e+]+), (\d+)\},', line)
-        if not row:
-            raise ValueError(f"{TABLE}: found '{line.strip()}', wanted {{name, shape, tied, rope_theta, max_positions}}")
-        name, shape, tied, theta, positions = row.groups()
-        dims = [int(x) for x in shape[1:-1].split(",")] if shape.startswith("{") else named_shape(shape)
-        rows[name] = Shape(name, *dims, tied == "true", float(theta), int(positions))
+    for table in ("kShapeTable", "kLiveTable"):
+        body = re.search(rf"{table}\[\] = \{{\n(.*?)\n\}};", TABLE.read_text(), re.S)
+        if not body:
+            raise ValueError(f"{TABLE}: has no {table}")
+        for line in body[1].splitlines():
+            row = re.fullmatch(r'\s*\{"([^"]+)", (\w+|\{[\w, ]+\}), (true|false), ([\d.e+]+), (\d+)((?:, [\d.e-]+)*)\},', line)
+            if not row:
+                raise ValueError(f"{TABLE}: found '{line.strip()}', wanted {{name, shape, tied, rope_theta, max_positions[, "
+                                 "rms_norm_eps[, llama3_factor]]}")
+            name, shape, tied, theta, positions, rest = row.groups()
+            fields = shape[1:-1].split(", ") if shape.startswith("{") else named_shape(shape)
+            dims, parts = [int(x) for x in fields[:7]], [x == "true" for x in fields[7:]]
+            optional = dict(zip(("eps", "llama3_factor"), map(float, rest.split(", ")[1:])))
+            optional |= zip(("qk_norm", "qkv_bias"), parts)
+            rows[name] = Shape(name, *dims, tied == "true", float(theta), int(positions), **optional)
     return rows
 
 

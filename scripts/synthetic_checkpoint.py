@@ -9,8 +9,8 @@ dev/synthetic_margins.py runs HF transformers against the closed form. Every ele
     bf16( float(scale) * float(h - 127.5) + float(plant) )      product and sum rounded separately
 
 h = byte (i mod 8), little-endian, of splitmix64((tensor number << 40) + i / 8) at flat index i.
-Tensors are numbered 1 embedding, then 11 a layer (checkpoint_format.Family.layer_tensors()), the final norm, an untied
-head, and hashed in that order. scale and plant are doubles, computed by the expressions below in exactly this
+Tensors are numbered 1 embedding, then those of each layer (checkpoint_format.Family.layer_tensors()), the final norm, an
+untied head, and hashed in that order. scale and plant are doubles, computed by the expressions below in exactly this
 order of operations with the C library's exp, cos, sin, pow and sqrt (math, never numpy, whose SIMD
 versions may differ in the last bit), then rounded once to float.
 """
@@ -28,21 +28,21 @@ import numpy as np
 import checkpoint_format
 import shape_table
 
-# references/synthetic_rows.cpp has the meaning of each constant, under the same name, and the reasons.
+# references/synthetic_plan.h has the meaning of each constant, under the same name, and the reasons.
 CODE, SLOT_A, CODE_HIDDEN = 480, 1, 1024
 UNIT, CONST = 1.0 / 32, 8.0
 SIGMA_ATTENTION, SIGMA_MLP, SIGMA_EMBED = 0.08, 0.06, 0.125
 DEVIATION, NORM_NOISE, PROJECTION_NOISE = 73.9, 0.07, 0.03
 WAVE_NOISE, SIGN_NOISE, SLOT_COLUMN_NOISE, PLANTED_UNIT_NOISE = 0.13, 0.03, 0.3, 0.1
 ATTENTION_RMS, UNIT_RMS = 0.7, 0.55
-PLANTED_KV_HEADS, SIGNS_PER_HEAD, FREQUENCIES = 4, 120, 20
-PLANTED_NORM, ORDINARY_NORM = 2.0, 1.25
+SIGNS_PER_HEAD, FREQUENCIES = (120, 60), 20
+PLANTED_NORM, ORDINARY_NORM, PLANTED_SCORE, BIAS_NOISE = 2.0, 1.25, 45.0, 0.5
 SWITCH, GAIN = 0.5, 8.0
 MULTIPLIER, OFFSET = 100003, 777
 CHUNK_ELEMENTS = 1 << 21
 POOL = concurrent.futures.ThreadPoolExecutor(os.cpu_count())  # numpy computes outside of Python's lock
-LFSR_TAPS = {11: 0x500, 17: 0x10004}
-MOST_STATE_BITS = max(LFSR_TAPS)
+LFSR_TAPS = {11: 0x500, 16: 0xD008, 17: 0x10004}
+MOST_STATE_BITS, FEW_STATE_BITS = max(LFSR_TAPS), 15
 LAYERS = 28  # number of layers of the model to which the layer numbers in LAGS belong
 
 LAGS = {
@@ -224,7 +224,33 @@ def stored(t):
     return (t.bits()[0].astype(np.uint32) << 16).view(np.float32).astype(np.float64)
 
 
-def waves(lag, shape):
+def frequency(shape, i):
+    """RoPE's frequency i, scaled."""
+    f = math.pow(shape.theta, -i / (shape.head_dim / 2.0))
+    if shape.llama3_factor == 1:
+        return f
+    rope = shape.rope_parameters
+    positions, low, high = float(rope["original_max_position_embeddings"]), rope["low_freq_factor"], rope["high_freq_factor"]
+    wave = 1 / f * (2 * math.pi)
+    if wave < positions / high:
+        return f
+    if wave > positions / low:
+        return f / rope["factor"]
+    smooth = (1 / wave * positions - low) / (high - low)
+    return (1 - smooth) * f / rope["factor"] + smooth * f
+
+
+def planted_signs(shape):
+    """How many signs of a codeword a planted kv head carries; CODE // that many heads are planted."""
+    return SIGNS_PER_HEAD[shape.head_dim < SIGNS_PER_HEAD[0]]
+
+
+def wave_scale(shape, rms1):
+    """The factor on planted rows of q and k that sets the score; 1 with QK-norm, which sets it there."""
+    return 1.0 if shape.qk_norm else math.sqrt(PLANTED_SCORE / math.sqrt(float(shape.head_dim))) * rms1 / CONST
+
+
+def waves(lag, shape, scale):
     """The vectors that planted query and key heads take from the constant channel."""
     energy = [math.exp(-2.0 * i / 10.0) for i in range(FREQUENCIES)]
     total = 0.0
@@ -232,8 +258,8 @@ def waves(lag, shape):
         total += e
     query, key = np.zeros(shape.head_dim), np.zeros(shape.head_dim)
     for i in range(FREQUENCIES):
-        amplitude = math.sqrt(energy[i] / total * shape.head_dim)
-        angle = lag * math.pow(shape.theta, -i / (shape.head_dim / 2.0))
+        amplitude = math.sqrt(energy[i] / total * shape.head_dim) * scale
+        angle = lag * frequency(shape, i)
         query[i] = amplitude
         key[i] = amplitude * math.cos(angle)
         key[i + shape.head_dim // 2] = amplitude * math.sin(angle)
@@ -246,36 +272,42 @@ def projection_noise(shape):
 
 
 def attention(shape, number, lag, n1, rms1):
-    """q, k, v, o projections and q, k norms of one layer."""
+    """(q, k, v, o projections and q, k norms, biases of q, k, v) of one layer, the latter two where the shape has them."""
     dim, hidden, q_width, noise = shape.head_dim, shape.hidden, shape.heads * shape.head_dim, projection_noise(shape)
-    q = Tensor(number, q_width, hidden, noise)
-    k = Tensor(number + 1, shape.kv_heads * dim, hidden, noise)
-    v = Tensor(number + 2, shape.kv_heads * dim, hidden, noise)
+    group, times, signs, scale = shape.heads // shape.kv_heads, copies(shape), planted_signs(shape), wave_scale(shape, rms1)
+    ordinary = 1.0 if shape.qk_norm else ORDINARY_NORM
+    widths = [q_width, shape.kv_heads * dim, shape.kv_heads * dim]
+    noises = list(zip(widths, (ordinary, ordinary, 1.0)))
+    q, k, v = (Tensor(number + i, rows, hidden, noise * factor) for i, (rows, factor) in enumerate(noises))
     factor = UNIT * SIGMA_ATTENTION / (math.sqrt(float(q_width)) * ATTENTION_RMS)
     o = Tensor(number + 3, hidden, q_width, factor)
-    norms = [Tensor(number + 4 + i, 1, dim, 0.0) for i in range(2)]
+    norms = [Tensor(number + 4 + i, 1, dim, 0.0) for i in range(2 if shape.qk_norm else 0)]
     for t in norms:
         t.base = PLANTED_NORM if lag else ORDINARY_NORM
+    first_bias = number + 7 + len(norms)
+    biases = [Tensor(first_bias + i, 1, rows, BIAS_NOISE * f) for i, (rows, f) in enumerate(noises)]
     if lag:
-        group, times = shape.heads // shape.kv_heads, copies(shape)
-        for t, wave, heads in zip((q, k), waves(lag, shape), (PLANTED_KV_HEADS * group, PLANTED_KV_HEADS)):
+        planted = CODE // signs
+        for t, bias, wave, heads in zip((q, k), biases, waves(lag, shape, scale), (planted * group, planted)):
             rows = np.arange(heads * dim)
-            t.noise(slice(0, heads * dim), slice(0, hidden), noise * WAVE_NOISE)
+            t.noise(slice(0, heads * dim), slice(0, hidden), noise * (WAVE_NOISE * scale))
             t.set(rows, 0, wave[rows % dim] / n1[0])
-        j = np.arange(SIGNS_PER_HEAD)
-        for head in range(PLANTED_KV_HEADS * group):
+            bias.noise(slice(0, 1), slice(0, heads * dim), BIAS_NOISE * (WAVE_NOISE * scale))
+        j = np.arange(signs)
+        for head in range(planted * group):
             kv_head, first = head // group, head * dim
-            o.noise(slice(0, hidden), slice(first, first + SIGNS_PER_HEAD), factor * SLOT_COLUMN_NOISE)
+            o.noise(slice(0, hidden), slice(first, first + signs), factor * SLOT_COLUMN_NOISE)
             for copy in range(times):
-                row = SLOT_A + CODE * times + (kv_head * SIGNS_PER_HEAD + j) * times + copy
+                row = SLOT_A + CODE * times + (kv_head * signs + j) * times + copy
                 o.add(row, first + j, 1.0 / group * rms1 * UNIT)
-        for head in range(PLANTED_KV_HEADS):
+        for head in range(planted):
             first = head * dim
-            v.noise(slice(first, first + SIGNS_PER_HEAD), slice(0, hidden), noise * SIGN_NOISE)
+            v.noise(slice(first, first + signs), slice(0, hidden), noise * SIGN_NOISE)
+            biases[2].noise(slice(0, 1), slice(first, first + signs), BIAS_NOISE * SIGN_NOISE)
             for copy in range(times):
-                col = SLOT_A + (head * SIGNS_PER_HEAD + j) * times + copy
+                col = SLOT_A + (head * signs + j) * times + copy
                 v.add(first + j, col, 1.0 / times / n1[col])
-    return [q, k, v, o] + norms
+    return [q, k, v, o] + norms, biases if shape.qkv_bias else []
 
 
 def mlp(shape, number, lag, shift, n2, rms2):
@@ -316,7 +348,7 @@ def check_room(shape):
     """Raises ValueError where a shape has no room for the codewords and what copies them."""
     width = CODE * copies(shape)
     room = (("hidden", shape.hidden, CODE_HIDDEN), ("intermediate", shape.intermediate, 3 * width),
-            ("kv_heads", shape.kv_heads, PLANTED_KV_HEADS), ("head_dim", shape.head_dim, SIGNS_PER_HEAD))
+            ("head_dim", shape.head_dim, planted_signs(shape)), ("kv_heads", shape.kv_heads, CODE // planted_signs(shape)))
     for field, found, wanted in room:
         if found < wanted:
             raise ValueError(f"synthetic:{shape.name}: {field} is {found}, wanted at least {wanted}")
@@ -326,24 +358,26 @@ def check_room(shape):
 def tensors(lagset, shape=SHAPE):
     """Every tensor as (HF name, Tensor), in hash order."""
     check_room(shape)
-    names, hidden, planted = iter(checkpoint_format.tensor_names(shape.layers, shape.tied)), shape.hidden, lags(lagset, shape)
+    per_layer = len(checkpoint_format.families()[shape.model_type].layer_tensors())
+    names = iter(checkpoint_format.tensor_names(shape.layers, shape.tied, shape.model_type))
+    hidden, planted = shape.hidden, lags(lagset, shape)
     width = CODE * copies(shape)
     yield next(names), Codewords(1, shape)
     base = CONST * CONST + width + hidden * (SIGMA_EMBED * SIGMA_EMBED)
     variance = 0.0
     for layer in range(shape.layers):
         lag, shift = planted.get(layer, 0), layer == shape.layers - 1
-        number = 2 + 11 * layer
+        number = 2 + per_layer * layer
         n1, n2 = norm(number, hidden), norm(number + 1, hidden)
         rms1 = math.sqrt(base / hidden + variance)
         variance += SIGMA_ATTENTION * SIGMA_ATTENTION
         rms2 = math.sqrt((base + (width if lag else 0)) / hidden + variance)
         variance += SIGMA_MLP * SIGMA_MLP
-        made = [n1, n2] + attention(shape, number + 2, lag, stored(n1), rms1)
-        for t in made + mlp(shape, number + 8, lag, shift, stored(n2), rms2):
+        made, biases = attention(shape, number + 2, lag, stored(n1), rms1)
+        for t in [n1, n2, *made, *mlp(shape, number + 2 + len(made), lag, shift, stored(n2), rms2), *biases]:
             yield next(names), t
-    last = 2 + 11 * shape.layers
-    yield next(names), norm(last, hidden, (0.5 if state_bits(shape.vocab) < MOST_STATE_BITS else 1.0) / copies(shape))
+    last = 2 + per_layer * shape.layers
+    yield next(names), norm(last, hidden, (0.5 if state_bits(shape.vocab) <= FEW_STATE_BITS else 1.0) / copies(shape))
     if not shape.tied:
         yield next(names), Codewords(last + 1, shape, sign=-1.0)
 
@@ -372,7 +406,9 @@ def parse(name):
     shape, _, lagset = name.rpartition(":")
     if (shape and shape not in shape_table.ROWS) or lagset not in LAGS:
         raise ValueError(f"synthetic:{name}: wanted [SHAPE:]SET, SHAPE of {', '.join(shape_table.ROWS)}, SET of {', '.join(LAGS)}")
-    return shape_table.ROWS[shape or SHAPE.name], lagset
+    found = shape_table.ROWS[shape or SHAPE.name]
+    check_room(found)
+    return found, lagset
 
 
 def main():

@@ -1,5 +1,6 @@
 // The published models that mkbench knows by name: one row each. A new model is a new row; names,
-// kernel instances and forecasts follow from it, and analytic weights if it is in kShapeTable.
+// kernel instances and forecasts follow from it, and analytic weights where they have room
+// (analytic_models()).
 #pragma once
 
 #include "references/model/shape.h"
@@ -12,6 +13,8 @@ struct ShapeRow {
   bool tied;  // the LM head is the embedding
   double rope_theta;
   int max_positions;
+  double rms_norm_eps = 1e-6;
+  double llama3_factor = 1;  // RoPE's `factor` in scaling of type llama3; 1: RoPE is not scaled
 };
 
 // Source: config.json of Qwen/Qwen3-0.6B, -1.7B, -4B, -8B and -14B, and `talker_config` of
@@ -25,16 +28,15 @@ inline constexpr ShapeRow kShapeTable[] = {
     {"qwen3-tts-talker", {1024, 3072, 28, 16, 8, 128, 3072}, false, 1e6, 32768},
 };
 
-// Models without analytic weights, which are judged live or by captured references: no layer has
-// QK-norm; those of Qwen2.5 have biases. Source: config.json of meta-llama/Llama-3.2-1B and -3B and
+// Models of other families: no layer has QK-norm; those of Qwen2.5 have biases. Source: config.json of meta-llama/Llama-3.2-1B and -3B and
 // Llama-3.1-8B, HuggingFaceTB/SmolLM2-135M, -360M and -1.7B, Qwen/Qwen2.5-0.5B, -1.5B and -7B.
 inline constexpr ShapeRow kLiveTable[] = {
-    {"llama-3.2-1b", {2048, 8192, 16, 32, 8, 64, 128256, false}, true, 5e5, 131072},
-    {"llama-3.2-3b", {3072, 8192, 28, 24, 8, 128, 128256, false}, true, 5e5, 131072},
-    {"llama-3.1-8b", {4096, 14336, 32, 32, 8, 128, 128256, false}, false, 5e5, 131072},
-    {"smollm2-135m", {576, 1536, 30, 9, 3, 64, 49152, false}, true, 1e5, 8192},
-    {"smollm2-360m", {960, 2560, 32, 15, 5, 64, 49152, false}, true, 1e5, 8192},
-    {"smollm2-1.7b", {2048, 8192, 24, 32, 32, 64, 49152, false}, true, 1.3e5, 8192},
+    {"llama-3.2-1b", {2048, 8192, 16, 32, 8, 64, 128256, false}, true, 5e5, 131072, 1e-5, 32},
+    {"llama-3.2-3b", {3072, 8192, 28, 24, 8, 128, 128256, false}, true, 5e5, 131072, 1e-5, 32},
+    {"llama-3.1-8b", {4096, 14336, 32, 32, 8, 128, 128256, false}, false, 5e5, 131072, 1e-5, 8},
+    {"smollm2-135m", {576, 1536, 30, 9, 3, 64, 49152, false}, true, 1e5, 8192, 1e-5},
+    {"smollm2-360m", {960, 2560, 32, 15, 5, 64, 49152, false}, true, 1e5, 8192, 1e-5},
+    {"smollm2-1.7b", {2048, 8192, 24, 32, 32, 64, 49152, false}, true, 1.3e5, 8192, 1e-5},
     {"qwen2.5-0.5b", {896, 4864, 24, 14, 2, 64, 151936, false, true}, true, 1e6, 32768},
     {"qwen2.5-1.5b", {1536, 8960, 28, 12, 2, 128, 151936, false, true}, true, 1e6, 131072},
     {"qwen2.5-7b", {3584, 18944, 28, 28, 4, 128, 152064, false, true}, false, 1e6, 131072},

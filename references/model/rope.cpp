@@ -7,29 +7,33 @@
 
 namespace mkbench {
 
-void scale_frequencies(const Rope& rope, std::span<float> frequencies) {
-  const auto factor = static_cast<float>(rope.factor);
-  if (rope.scaling == RopeScaling::kLinear) {
-    for (float& f : frequencies) f /= factor;
-  }
-  if (rope.scaling != RopeScaling::kLlama3) return;
+namespace {
+
+template <typename T>
+T scaled(const Rope& rope, T f) {
+  const auto factor = static_cast<T>(rope.factor);
+  if (rope.scaling == RopeScaling::kLinear) return f / factor;
+  if (rope.scaling != RopeScaling::kLlama3) return f;
   const double positions = rope.original_positions;
-  const auto longest = static_cast<float>(positions / rope.low_freq_factor);
-  const auto shortest = static_cast<float>(positions / rope.high_freq_factor);
-  const auto low = static_cast<float>(rope.low_freq_factor);
-  const auto range = static_cast<float>(rope.high_freq_factor - rope.low_freq_factor);
-  for (float& f : frequencies) {
-    // torch divides a number by a tensor as the tensor's reciprocal times the number.
-    const float wave = 1 / f * static_cast<float>(2 * std::numbers::pi);
-    if (wave < shortest) continue;
-    if (wave > longest) {
-      f /= factor;
-      continue;
-    }
-    const float smooth = (1 / wave * static_cast<float>(positions) - low) / range;
-    f = (1 - smooth) * f / factor + smooth * f;
-  }
+  const auto longest = static_cast<T>(positions / rope.low_freq_factor);
+  const auto shortest = static_cast<T>(positions / rope.high_freq_factor);
+  const auto low = static_cast<T>(rope.low_freq_factor);
+  const auto range = static_cast<T>(rope.high_freq_factor - rope.low_freq_factor);
+  // torch divides a number by a tensor as the tensor's reciprocal times the number.
+  const T wave = 1 / f * static_cast<T>(2 * std::numbers::pi);
+  if (wave < shortest) return f;
+  if (wave > longest) return f / factor;
+  const T smooth = (1 / wave * static_cast<T>(positions) - low) / range;
+  return (1 - smooth) * f / factor + smooth * f;
 }
+
+}  // namespace
+
+void scale_frequencies(const Rope& rope, std::span<float> frequencies) {
+  for (float& f : frequencies) f = scaled(rope, f);
+}
+
+double scaled_frequency(const Rope& rope, double frequency) { return scaled(rope, frequency); }
 
 std::vector<float> inverse_frequencies(const Rope& rope, int head_dim) {
   std::vector<float> frequencies;

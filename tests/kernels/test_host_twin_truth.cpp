@@ -9,6 +9,7 @@
 #include "kernels/host_twin/host_twin.h"
 #include "tests/support/oracle_comparison.h"
 #include "tests/support/random_model.h"
+#include "tests/support/small_analytic.h"
 
 namespace mkbench {
 namespace {
@@ -37,6 +38,16 @@ TEST_CASE("host twin agrees with the oracle on odd shapes", "[host_twin][oracle]
         require_hidden_close(*e, oracle);
       }
     }
+  }
+}
+
+TEST_CASE("host twin follows the closed form of other families", "[host_twin]") {
+  for (const ShapeRow& row : kSmallAnalytic) {
+    INFO(row.name);
+    const auto e = make_host_twin(make_synthetic(row, "short"), {.max_context = 64});
+    const auto prompt = synthetic_prompt(13, 3, row.shape.vocab);
+    e->prefill(prompt);
+    REQUIRE(e->decode(16) == synthetic_continuation(prompt, "short", 16, row.shape.vocab));
   }
 }
 

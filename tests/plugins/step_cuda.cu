@@ -1,4 +1,6 @@
 // naive_cuda.cu as a decoder that gets its token from the host and gives the next one back, behind step().
+#include "references/step_engine.h"
+
 #define mkbench_engine_table whole_engine_table
 #include "tests/plugins/naive_cuda.cu"
 #undef mkbench_engine_table

@@ -23,6 +23,7 @@
 #include "tests/support/micro_model.h"
 #include "tests/support/random_model.h"
 #include "tests/support/scoped_variable.h"
+#include "tests/support/small_analytic.h"
 #include "tests/support/thrown.h"
 
 namespace mkbench::testing {
@@ -147,6 +148,16 @@ TEST_CASE("synthetic weights made in shared memory are the ones made on the heap
   CHECK(shared.folder.parent_path() == tmpdir.path());
   cut.shape.layers = 0;
   CHECK_THROWS_AS(make_shared_synthetic(cut, "none", 1), Error);
+
+  for (const ShapeRow& row : testing::kSmallAnalytic) {
+    const ModelWeights other = make_shared_synthetic(row, "short");
+    check_same(other, make_synthetic(row, "short"));
+    const ModelWeights read = load_folder(other.folder, "read");
+    CHECK(read.config.rope.same_angles(other.config.rope));
+    CHECK(read.config.rms_norm_eps == row.rms_norm_eps);
+    CHECK(read.model_type == other.model_type);
+    CHECK(read.sha256 == other.sha256);
+  }
 
   LoadOptions options;
   options.share = true;

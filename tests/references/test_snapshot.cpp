@@ -8,6 +8,7 @@
 #include "references/config_scan.h"
 #include "references/foreign_folder.h"
 #include "references/snapshot.h"
+#include "references/synthetic.h"
 #include "references/user_folders.h"
 #include "tests/support/catch2.h"
 #include "tests/support/micro_model.h"
@@ -69,6 +70,22 @@ TEST_CASE("committed names and synthetic sets") {
   CHECK(contains(refusal("synthetic:shorter"), "shorter"));
   CHECK(contains(refusal("synthetic:shorter"), "deep"));  // the message lists the sets
   CHECK(refusal("synthetic:") != "accepted");
+  CHECK(resolve_model("synthetic:qwen2.5-7b:far").row->lagset == "far");
+  CHECK(contains(refusal("synthetic:llama-3.2-1b:odd"), "late"));
+  int without = 0;
+  for (const ShapeRow& row : kPublishedModels) {
+    const std::string name = "synthetic:" + std::string(row.name);
+    if (synthetic_obstacle(row).empty()) {
+      CHECK(resolve_model(name).row->published->name == std::string_view(row.name));
+      continue;
+    }
+    ++without;
+    for (const std::string& text : {name, name + ":short"}) {
+      CHECK(contains(refusal(text), "no closed form for this row (synthetic:"));
+      CHECK(contains(refusal(text), "name their folder"));
+    }
+  }
+  CHECK(without == 5);
 }
 
 TEST_CASE("a fetched model is found in the user's cache, and the command that fetches it named") {

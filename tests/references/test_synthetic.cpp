@@ -1,15 +1,20 @@
 // The analytic checkpoint: its closed form, its ids, and its bytes.
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "references/model/rope.h"
+#include "references/oracle.h"
 #include "references/snapshot.h"
 #include "references/synthetic.h"
+#include "references/synthetic_rows.h"
 #include "tests/support/catch2.h"
 #include "tests/support/micro_model.h"
+#include "tests/support/small_analytic.h"
 #include "tests/support/thrown.h"
 
 using namespace mkbench;
@@ -174,9 +179,9 @@ TEST_CASE("bytes do not depend on the number of threads; a cut ends with the shi
 
 TEST_CASE("cuts of every shape have the committed bytes, which Python makes too") {
   const nlohmann::json known = committed().at("sha256_of_cuts_of_4_layers");
-  for (const ShapeRow& row : kShapeTable) {
+  for (const ShapeRow& row : analytic_models()) {
     INFO(row.name);
-    // The cut of the 4B is in test_synthetic_bytes; those of the 8B and 14B take 4 and 6 GB and are in no test.
+    // The cut of the 4B is in test_synthetic_bytes; larger ones take 2 to 6 GB and are in no test.
     if (row.shape.hidden > 2048) continue;
     ShapeRow cut = row;
     cut.shape.layers = 4;
@@ -184,6 +189,101 @@ TEST_CASE("cuts of every shape have the committed bytes, which Python makes too"
     CHECK(w.sha256 == known.at(std::string(row.name) + ":short").get<std::string>());
     CHECK(w.config.max_positions == row.max_positions);
     CHECK((w.lm_head.data == w.embed_tokens.data) == row.tied);
+  }
+}
+
+TEST_CASE("small models of other families have the committed bytes and follow the closed form") {
+  const nlohmann::json known = committed().at("sha256_of_small_models");
+  REQUIRE(known.size() == std::size(testing::kSmallAnalytic));
+  for (const ShapeRow& row : testing::kSmallAnalytic) {
+    INFO(row.name);
+    const ModelWeights w = make_synthetic(row, "short");
+    CHECK(w.sha256 == known.at(std::string(row.name) + ":short").get<std::string>());
+    CHECK(w.model_type == (row.shape.qkv_bias ? "qwen2" : "llama"));
+    CHECK(w.config.rope.scaling ==
+          (row.shape.qkv_bias ? RopeScaling::kNone : RopeScaling::kLlama3));
+    CHECK(w.config.rms_norm_eps == row.rms_norm_eps);
+    std::vector<int32_t> ids = synthetic_prompt(13, 5, row.shape.vocab);
+    const size_t before = ids.size();
+    for (const int32_t id : synthetic_continuation(ids, "short", 6, row.shape.vocab))
+      ids.push_back(id);
+    Oracle oracle(w);
+    for (size_t i = 0; i + 1 < ids.size(); ++i) {
+      std::vector<float> logits = oracle.step(ids[i], i + 1 >= before);
+      if (i + 1 < before) continue;
+      const float next = logits[static_cast<size_t>(ids[i + 1])];
+      logits[static_cast<size_t>(ids[i + 1])] = -INFINITY;
+      CHECK(next - *std::max_element(logits.begin(), logits.end()) > 4);
+    }
+  }
+}
+
+// What a planted head of layer 1 adds to a score for its key that lies d positions back, in the
+// arithmetic of an engine: frequencies in fp32, weights in bf16, the designed rms of the input.
+class PlantedScore {
+ public:
+  PlantedScore(const ShapeRow& row, int lag) : shape_(row.shape) {
+    const SyntheticRows rows(row, {{1, lag}});
+    const ModelConfig config = synthetic_config(row);
+    const std::vector<NamedTensor> table = tensor_table(config);
+    const auto read = [&](Matrix LayerWeights::*member, int count) {
+      for (size_t i = 0; i < table.size(); ++i) {
+        if (table[i].layer != 1 || table[i].member != member) continue;
+        std::vector<Bf16> out(static_cast<size_t>(count) * static_cast<size_t>(table[i].cols));
+        rows.write(static_cast<int>(i) + 1, table[i].cols, 0, count, out.data());
+        std::vector<double> first;  // of each row
+        for (int r = 0; r < count; ++r)
+          first.push_back(
+              to_float(out[static_cast<size_t>(r) * static_cast<size_t>(table[i].cols)]));
+        return first;
+      }
+      return std::vector<double>(1, 0.0);
+    };
+    const int hidden = shape_.hidden, copies = hidden / 1024;
+    const double squares =
+        (64.0 + 480 * copies) / hidden + 0.125 * 0.125 + 0.08 * 0.08 + 0.06 * 0.06;
+    const double constant = 8 / std::sqrt(squares) * read(&LayerWeights::input_layernorm, 1)[0];
+    query_ = read(&LayerWeights::q_proj, shape_.head_dim);
+    key_ = read(&LayerWeights::k_proj, shape_.head_dim);
+    scale(query_, constant, read(&LayerWeights::q_norm, 1)[0]);
+    scale(key_, constant, read(&LayerWeights::k_norm, 1)[0]);
+    frequencies_ = inverse_frequencies(config.rope, shape_.head_dim);
+  }
+
+  double at(int d) const {
+    double score = 0;
+    for (size_t i = 0, half = frequencies_.size(); i < half; ++i) {
+      const double angle = double{frequencies_[i]} * d;
+      score += query_[i] * (key_[i] * std::cos(angle) + key_[i + half] * std::sin(angle));
+    }
+    return score / std::sqrt(shape_.head_dim);
+  }
+
+ private:
+  void scale(std::vector<double>& head, double constant, double norm_weight) const {
+    double squares = 0;
+    for (double& x : head) x *= constant, squares += x * x;
+    if (!shape_.qk_norm) return;
+    for (double& x : head) x *= norm_weight / std::sqrt(squares / shape_.head_dim);
+  }
+
+  ModelShape shape_;
+  std::vector<double> query_, key_;
+  std::vector<float> frequencies_;
+};
+
+TEST_CASE("planted scores of every model peak at the lag and leave little to other positions") {
+  constexpr int kLag = 26000, kPositions = 40000;
+  for (ShapeRow row : analytic_models()) {
+    INFO(row.name);
+    row.shape.layers = 3;
+    const PlantedScore score(row, kLag);
+    const double peak = score.at(kLag);
+    CHECK(std::abs(peak - 45) < 0.6);
+    CHECK(peak - std::max(score.at(kLag - 1), score.at(kLag + 1)) > 6);
+    double leak = 0;
+    for (int d = 0; d < kPositions; ++d) leak += d == kLag ? 0 : std::exp(score.at(d) - peak);
+    CHECK(leak < 0.006);
   }
 }
 
@@ -198,20 +298,26 @@ TEST_CASE("planted layers move with the layer count and stay below the last laye
   }
 }
 
-TEST_CASE("the talker's vocabulary has states of 11 bits, which its LFSR passes all but one") {
-  const StateCode code(3072);
-  REQUIRE(code.states() == 2048);
-  uint32_t s = 1;
-  int period = 0;
-  do s = code.step(s), ++period;
-  while (s != 1);
-  CHECK(period == 2047);
-  std::set<int32_t> ids;
-  for (uint32_t state = 0; state < code.states(); ++state) {
-    ids.insert(code.token(state));
-    CHECK(code.state(code.token(state)) == static_cast<int32_t>(state));
+TEST_CASE("smaller vocabularies have states of 11 or 16 bits, which the LFSR passes all but one") {
+  for (const auto& [vocab, states] : {std::pair{3072, 2048}, {128256, 65536}, {65536, 65536}}) {
+    const StateCode code(vocab);
+    REQUIRE(code.states() == static_cast<uint32_t>(states));
+    CHECK(code.small() == (states == 2048));
+    uint32_t s = 1;
+    int period = 0;
+    do s = code.step(s), ++period;
+    while (s != 1);
+    CHECK(period == states - 1);
+    std::set<int32_t> ids;
+    int back = 0;
+    for (uint32_t state = 0; state < code.states(); ++state) {
+      ids.insert(code.token(state));
+      back += code.state(code.token(state)) == static_cast<int32_t>(state);
+    }
+    CHECK(ids.size() == static_cast<size_t>(states));
+    CHECK(back == states);
   }
-  CHECK(ids.size() == 2048);
+  check_refused([] { StateCode between(65535); }, {"vocab is 65535", "65,536"});
   check_refused([] { StateCode too_small(1000); }, {"vocab is 1000"});
 }
 
@@ -219,6 +325,17 @@ TEST_CASE("a shape without room for the codewords, and one beyond memory, are re
   ShapeRow narrow = kShapeTable[0];
   narrow.shape.hidden = 512;
   check_refused([&] { make_synthetic(narrow, "short", 1); }, {"hidden is 512", "1024"});
+  // 480 signs: 120 in each of 4 heads, or from a head_dim of 60 on 60 in each of 8.
+  for (const auto& [head_dim, kv_heads, part] :
+       {std::tuple{120, 3, "kv_heads is 3, wanted at least 4"},
+        {119, 7, "kv_heads is 7, wanted at least 8"},
+        {59, 8, "head_dim is 59, wanted at least 60"}}) {
+    ShapeRow row = kShapeTable[0];
+    row.shape.head_dim = head_dim, row.shape.kv_heads = kv_heads;
+    CHECK_THAT(synthetic_obstacle(row), ContainsText(part));
+    ++row.shape.head_dim, ++row.shape.kv_heads;
+    CHECK(synthetic_obstacle(row).empty());
+  }
   const testing::TemporaryFolder root;
   std::filesystem::create_directory(root.path() / "proc");
   testing::write_file(root.path() / "proc/meminfo", "MemAvailable: 5000000 kB\n");

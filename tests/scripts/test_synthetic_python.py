@@ -36,7 +36,31 @@ class SyntheticPython(unittest.TestCase):
             known = self.committed["sha256_of_cuts_of_4_layers"][f"{name}:short"]
             self.assertEqual(self.synthetic.sha256("short", cut), known, name)
 
+    def test_small_models_of_other_families_have_the_committed_bytes(self):
+        import shape_table
+
+        small = dict(hidden=1024, intermediate=1536, layers=4, max_positions=4096)
+        rows = {"small-llama": ("llama-3.2-1b", small | {"heads": 16, "vocab": 66000}),
+                "small-qwen2": ("qwen2.5-7b", small | {"heads": 10, "kv_heads": 5, "vocab": 3072})}
+        for name, (of, change) in rows.items():
+            shape = dataclasses.replace(shape_table.ROWS[of], **change)
+            self.assertEqual(self.synthetic.sha256("short", shape), self.committed["sha256_of_small_models"][f"{name}:short"], name)
+
+    def test_configs_say_what_the_rows_say(self):
+        import shape_table
+
+        llama, qwen2, qwen3 = (shape_table.ROWS[name].config() for name in ("llama-3.1-8b", "qwen2.5-7b", "qwen3-8b"))
+        self.assertEqual(llama["rope_parameters"], {"rope_type": "llama3", "rope_theta": 500000, "factor": 8.0, "low_freq_factor": 1.0,
+                                                    "high_freq_factor": 4.0, "original_max_position_embeddings": 8192})
+        self.assertEqual([c["architectures"] for c in (llama, qwen2, qwen3)],
+                         [["LlamaForCausalLM"], ["Qwen2ForCausalLM"], ["Qwen3ForCausalLM"]])
+        self.assertEqual([c["rms_norm_eps"] for c in (llama, qwen2, qwen3)], [1e-5, 1e-6, 1e-6])
+        self.assertEqual(qwen2["rope_parameters"], {"rope_type": "default", "rope_theta": 1000000})
+
     def test_unknown_shapes_and_short_cuts_are_refused(self):
+        for name, said in (("smollm2-360m", "hidden is 960"), ("smollm2-1.7b", "no LFSR of 15 bits"), ("qwen2.5-1.5b", "kv_heads is 2")):
+            with self.assertRaisesRegex(ValueError, said):
+                self.synthetic.parse(f"{name}:short")
         with self.assertRaisesRegex(ValueError, "qwen3-9b:short.*qwen3-8b"):
             self.synthetic.parse("qwen3-9b:short")
         with self.assertRaisesRegex(ValueError, "3 layers, wanted over 3"):
