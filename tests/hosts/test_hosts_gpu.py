@@ -19,7 +19,8 @@ class OnTheGpu(CliTest):
             copies.append(self.folder / f"{name}.so")
             shutil.copy(ENGINES / "plain.so", copies[-1])
         result = self.mkbench("--compare", "eager", "--engine", ",".join(map(str, copies)), "--device", "cuda",
-                              "--model", "synthetic", "-n", "64", "--blocks", "10", "--no-plot", "--out", str(self.out))
+                              "--model", "synthetic", "-n", "64", "--blocks", "10", "--no-plot", "--out", str(self.out),
+                              timeout=250)
         if result.returncode == 6 and NO_GPU in result.stderr:
             self.skipTest(NO_GPU)
         report = self.report()
