@@ -16,6 +16,10 @@ class Decoder(hf_decoder.Decoder):
     def open(self, folder, device, max_context):
         super().open(folder, device, max_context)
         self.cache = StaticCache(config=self.model.config, max_cache_len=max_context)
+        if not all(hasattr(layer, "cumulative_length") for layer in self.cache.layers):
+            error = ImportError("hf-static needs transformers 5.6 or later (pip install 'transformers>=5.6')")
+            error.mkbench_kind = "not_built"  # the engine is skipped
+            raise error
         self.graph = None
         if device.type == "cuda":
             self.capture(device)

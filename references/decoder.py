@@ -9,7 +9,7 @@ The file runs in a process of its own, with the Python of --python: any from 3.9
 file imports. All calls come from one thread, prefill() and decode() under torch.no_grad(). Several decoders of one file
 may be open at a time.
 An exception gives the verdict RUNTIME_ERROR with its last line, and the traceback lies in the report's folder; torch's
-and Python's errors of memory give ENV_UNFIT, a module that is missing gives BAD_INPUT. Output to stdout goes to stderr.
+and Python's errors of memory give ENV_UNFIT, an ImportError gives BAD_INPUT. Output to stdout goes to stderr.
 """
 
 

@@ -28,8 +28,9 @@
 extern "C" {
 #endif
 
-/* Raised if a field or a call changes its meaning; not for fields that are added. mkbench refuses a
- * library of another version, and says so. */
+/* Raised if a field or a call changes its meaning, and once anything was released also for a field of
+ * mkbench_model, because an older engine cannot refuse what it does not see; not for other fields.
+ * mkbench refuses a library of another version, and says so. */
 #define MKBENCH_ENGINE_ABI_VERSION 4u
 
 #if defined(__GNUC__)

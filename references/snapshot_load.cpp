@@ -7,6 +7,8 @@
 #include <span>
 
 #include "references/base/error.h"
+#include "references/base/free_memory.h"
+#include "references/base/json_strict.h"
 #include "references/base/sha256.h"
 #include "references/checkpoint_files.h"
 #include "references/checkpoint_rules.h"
@@ -48,6 +50,7 @@ Matrix view_of(Checkpoint& checkpoint, const Located& located, const NamedTensor
   if (!located.is_rounded() && reinterpret_cast<uintptr_t>(bytes.data()) % alignof(Bf16) == 0) {
     matrix.data = reinterpret_cast<const Bf16*>(bytes.data());
   } else {
+    check_free_memory(matrix.bytes(), "tensor " + in_quotes(t.name) + " as bf16");
     std::vector<Bf16>& copy = checkpoint.copies.emplace_back(matrix.size());
     located.read(0, copy);
     matrix.data = copy.data();

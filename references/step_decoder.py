@@ -20,12 +20,21 @@ import torch
 from safetensors import safe_open
 
 
+class Unfit(ValueError):
+    """load() has no code for the model: the verdict is BAD_INPUT."""
+
+    mkbench_kind = "bad_input"
+
+
 class Tensors(dict):
     """The tensors of a snapshot by name, on the device."""
 
     def __init__(self, folder, device):
-        for file in sorted(folder.glob("*.safetensors")):
-            with safe_open(file, framework="pt") as shard:
+        names = {"model.safetensors"}  # what mkbench's loader reads; a folder may hold other files
+        if not (folder / "model.safetensors").exists():
+            names = set(json.loads((folder / "model.safetensors.index.json").read_text())["weight_map"].values())
+        for name in sorted(names):
+            with safe_open(folder / name, framework="pt") as shard:
                 self.update({name: shard.get_tensor(name).to(device) for name in shard.keys()})
         # A tied model has no LM head of its own.
         self.setdefault("lm_head.weight", self.get("model.embed_tokens.weight"))
@@ -34,9 +43,9 @@ class Tensors(dict):
         """The tensor, which must be bf16 of this shape."""
         found = self.get(name)
         if found is None:
-            raise ValueError(f"{name}: there is no such tensor")
+            raise Unfit(f"{name}: there is no such tensor")
         if tuple(found.shape) != shape or found.dtype != torch.bfloat16:
-            raise ValueError(f"{name}: found {list(found.shape)} {found.dtype}, wanted {list(shape)} bf16")
+            raise Unfit(f"{name}: found {list(found.shape)} {found.dtype}, wanted {list(shape)} bf16")
         return found
 
 
@@ -45,7 +54,7 @@ class StepDecoder:
 
     def load(self, model, tensors):
         """model: config.json as a dict. tensors: a Tensors. self.device and self.max_context, the rows that the KV
-        cache must hold, are set. Raise here if there is no code for the model."""
+        cache must hold, are set. Raises Unfit if there is no code for the model."""
         raise NotImplementedError("load() is not written yet")
 
     def open(self, folder, device, max_context):
@@ -70,7 +79,7 @@ class StepDecoder:
             token = self.pending if forced is None else forced[t:t + 1]
             shown = () if not self.shows else (None,) if logits is None else (logits[t],)
             found = torch.as_tensor(self.step(token, self.position, *shown), device=self.device)
-            self.pending = found.reshape(1).to(torch.int64)
+            self.pending = found.reshape(1).to(torch.int64, copy=True)  # a step may return one buffer every time
             self.position += 1
             ids.append(self.pending)
         return torch.cat(ids) if ids else ids

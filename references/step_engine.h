@@ -9,6 +9,8 @@
 //
 // step() embeds `token`, writes the KV row of `position`, and returns the id of the largest logit,
 // the lowest id among equals. The rows below `position` stand, the others count as never written.
+// Beside steps() the progress word stays at the first position of a call; a kernel that writes its
+// own replaces table<Mine>().progress.
 // Prefill, forced and late ids, rewind, progress and the bounds of the KV cache come from this
 // header. What the class throws becomes last_error(): no exception crosses the C interface. open()
 // throws Unfit if it has no code for the model. tests/plugins/step_cpu.cpp is an example.
@@ -70,6 +72,7 @@ constexpr uint32_t kDevice = MKBENCH_DEVICE_CUDA;
 #define MKBENCH_STEP_CUDA(call) mkbench_step::check(call, #call)
 inline void check(cudaError_t status, const char* call) {
   if (status == cudaSuccess) return;
+  cudaGetLastError();  // else the next check_launches() reports it again
   const std::string why = std::string(call) + ": " + cudaGetErrorString(status);
   if (status == cudaErrorMemoryAllocation || status == cudaErrorNoKernelImageForDevice)
     throw Unfit(why, MKBENCH_UNFIT_ENV);
@@ -205,6 +208,7 @@ struct Frame {
     vocab = model.vocab;
     if constexpr (kHasSteps<S>) ids = make<int32_t>(size_t(max_context) + 1);
     step.open(model, Tensors{args});
+    check_launches();
   }
 
   void go_to(int32_t where) {
@@ -326,6 +330,8 @@ int32_t call(mkbench_engine* engine, const Work& work) noexcept {
 
 template <class S>
 mkbench_engine_abi table() {
+  static_assert((S::can & (MKBENCH_CAN_VECTORS | MKBENCH_CAN_HIDDEN)) == 0,
+                "step_engine.h takes no vectors and shows no hidden ones");
   static char open_error[512] = "";
   mkbench_engine_abi t{};
   t.size = sizeof t;

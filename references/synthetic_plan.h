@@ -35,7 +35,7 @@ enum class LayerTensor {
 
 // The residual stream: channel 0 is constant, then comes slot A with the token's codeword, then
 // slot B, into which a planted layer copies an earlier position's codeword. A wider model holds
-// each sign in several neighbouring channels (Design::copies), so that a channel's sign and noise,
+// each sign in several neighbouring channels (SyntheticDesign::copies), so that a channel's sign and noise,
 // and with them every amplitude below, are the same for every shape.
 inline constexpr int kCode = 480;
 inline constexpr int kCodeHidden =
@@ -52,7 +52,7 @@ inline constexpr double kSigmaAttention = 0.08, kSigmaMlp = 0.06, kSigmaEmbed = 
 inline constexpr double kDeviation = 73.9;  // standard deviation of 256 equally likely levels
 inline constexpr double kNormNoise = 0.07;
 // For a width of kCodeHidden, about 1 / sqrt(hidden): a row of pure noise turns a normed input into
-// a value of deviation 0.95. Design::projection_noise keeps that deviation for other widths.
+// a value of deviation 0.95. SyntheticDesign::projection_noise keeps that deviation for other widths.
 inline constexpr double kProjectionNoise = 0.03;
 
 // Factors on the noise of planted rows and columns: over 0, so that no tensor holds zeros, and so

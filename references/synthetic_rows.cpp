@@ -56,7 +56,7 @@ void fill_query_or_key(const Design& d, const LayerPlan& plan, const std::vector
   if (planted) row.set(0, wave[static_cast<size_t>(r % d.shape.head_dim)] / plan.n1[0]);
 }
 
-// A bias has the noise of its row: that of planted rows is as small beside the planted values.
+// A bias has the same share of noise as its row of q or k, so planted rows keep their values.
 void fill_wave_bias(const Design& d, const LayerPlan& plan, int planted_heads, Row& row) {
   const int planted = plan.lag ? planted_heads * d.shape.head_dim : 0;
   row.noise(0, planted, kBiasNoise * wave_noise(plan));

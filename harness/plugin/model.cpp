@@ -10,6 +10,16 @@ int32_t abi_scaling(RopeScaling scaling) {
   return scaling == RopeScaling::kLinear ? MKBENCH_ROPE_LINEAR : MKBENCH_ROPE_LLAMA3;
 }
 
+int32_t abi_activation(Activation activation) {
+  switch (activation) {
+    case Activation::kSilu:
+      return MKBENCH_SILU;
+    case Activation::kGeluTanh:
+      return MKBENCH_GELU_TANH;
+  }
+  return -1;
+}
+
 }  // namespace
 
 PluginModel::PluginModel(const ModelWeights& weights, const std::vector<mkbench_tensor>& tensors)
@@ -37,7 +47,7 @@ PluginModel::PluginModel(const ModelWeights& weights, const std::vector<mkbench_
              .rope_scaling = abi_scaling(rope.scaling),
              .rope_original_positions = rope.original_positions,
              .norm_offset = s.norm_offset,
-             .activation = s.activation == Activation::kSilu ? MKBENCH_SILU : MKBENCH_GELU_TANH,
+             .activation = abi_activation(s.activation),
              .embedding_multiplier = s.embedding_multiplier == 1 ? 0 : s.embedding_multiplier};
   for (const mkbench_tensor& tensor : tensors) tensors_.push_back(&tensor);
 }

@@ -105,10 +105,7 @@ std::string render_summary(const Report& report, double seconds, const std::stri
                                  is_cpu_report(report) ? json_text(env, {"cpu", "name"}, "a CPU")
                                                        : json_text(env, {"device"}));
   if (!report.cases.empty()) text += summary_table(report) + "\n";
-  std::set<std::string> told;
   for (const CaseReport& c : report.cases) {
-    if (!c.rounded.empty() && told.insert(c.model).second)
-      text += fmt::format("{}: {}\n", one_line(c.model), rounded_note(c));
     if (c.verdict == Verdict::kPass || c.verdict == Verdict::kPassLive) continue;
     text += fmt::format("{}: {}\n", one_line(c.name), verdict_note(c));
   }

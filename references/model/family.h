@@ -49,7 +49,7 @@ const Family* find_family(std::string_view model_type);
 // Sets the fields of a shape that follow from its family; its dimensions are set.
 void set_layers(const Family& family, ModelShape& shape);
 
-// A family with such layers, as which a config.json can be written. Throws Error(kBadInput).
+// The first family whose layers these are, for writing a config.json. Throws Error(kBadInput).
 const Family& family_with(const ModelShape& shape);
 
 // "'qwen3', 'qwen2' or 'llama'": the model types that the loader reads.

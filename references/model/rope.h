@@ -15,7 +15,7 @@ std::vector<float> inverse_frequencies(const Rope& rope, int head_dim);
 
 // Scales frequencies of theta in place, as transformers does for rope_type "linear" and "llama3".
 void scale_frequencies(const Rope& rope, std::span<float> frequencies);
-// The same of one frequency, in double.
+// scale_frequencies() for one frequency, in double.
 double scaled_frequency(const Rope& rope, double frequency);
 
 // "llama3, factor 8, low_freq_factor 1, ...": keys and values of the scaling; empty for kNone.

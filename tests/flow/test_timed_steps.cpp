@@ -1,6 +1,7 @@
 // What is kept of wrong ids of timed runs, and which of their failures count; blocks that are recorded alone.
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "harness/flow/interrupt.h"
@@ -362,6 +363,14 @@ TEST_CASE("live prompts have the closed form's ids from the depth on at which it
   for (size_t i = 0; i < 4; ++i) {
     CHECK(analytic[i].size() == random[i].size());
     CHECK((analytic[i] == random[i]) == (static_cast<int>(analytic[i].size()) <= bench.job.depth));
+  }
+  ModelShape llama = kQwen3_0_6B;
+  llama.qk_norm = false;
+  const size_t least = static_cast<size_t>(synthetic_min_depth("short"));
+  using Row = std::pair<const CaseJob*, size_t>;
+  for (const auto& [job, more] : {Row{&bench.job, least}, Row{&other, 0}}) {
+    const auto prompts = live_parity_prompts(*job, llama, {});
+    for (size_t i = 0; i < 4; ++i) CHECK(prompts.at(i).size() == random[i].size() + more);
   }
 }
 

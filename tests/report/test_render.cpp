@@ -340,7 +340,7 @@ TEST_CASE(
   aggregate(c, 0.95, 1, false);
   CHECK_THAT(
       render_markdown(r),
-      ContainsText("- 10 blocks in one process: the intervals do not hold") &&
+      ContainsText("- 10 blocks in one process: the intervals do not cover") &&
           ContainsText(": INCONCLUSIVE (one process gives no verdict; --processes takes more)\n") &&
           ContainsText("- eager: neighbouring blocks correlate (lag-1 1.00), for which its") &&
           ContainsText("times as wide; its times change by +0.9") &&

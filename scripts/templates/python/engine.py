@@ -10,7 +10,7 @@ exception gives RUNTIME_ERROR; its traceback lies in the report's folder.
 """
 
 import torch
-from step_decoder import StepDecoder
+from step_decoder import StepDecoder, Unfit
 
 
 class Decoder(StepDecoder):
@@ -33,7 +33,9 @@ class Decoder(StepDecoder):
 
     def load(self, model, tensors):
         """Weights, bf16 [out, in] on the device, in self.embedding, self.final_norm, self.head and self.layers[i]. Raise
-        here if your kernel has no code for the model: one that is compiled for a single model compares all sizes."""
+        Unfit here if your kernel has no code for the model: one compiled for a single model compares all sizes."""
+        if model["model_type"] != "qwen3":
+            raise Unfit(f"model_type: found {model['model_type']}, wanted qwen3")
         if self.device.type == "cpu":
             torch.set_num_threads(1)  # models that fit a CPU are too small to gain from more
         hidden, intermediate, vocab = model["hidden_size"], model["intermediate_size"], model["vocab_size"]
