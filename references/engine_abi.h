@@ -119,7 +119,7 @@ typedef struct mkbench_model {
   int32_t rope_original_positions;                    /* of llama3 alone, else 0 */
   int32_t norm_offset; /* 0, or 1: added to norm weights in fp32; a norm then rounds once (Gemma) */
   int32_t activation;  /* MKBENCH_SILU, ... */
-  double embedding_multiplier; /* of embedding rows, not of vectors; 0: none */
+  double embedding_multiplier; /* for embedding rows of ids, not for input vectors; 0: none */
 } mkbench_model;
 
 /* What the model computes that a Qwen3 does not, for open()'s refusal by an engine that has code for

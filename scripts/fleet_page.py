@@ -20,9 +20,9 @@ NAME = "fleet.html"
 CARDS_BESIDE = 12  # with more cards each chart takes the page's whole width
 CARDS_LABELLED = 32  # with more cards some names below a chart are left out
 CASES_SHOWN = 12  # cases that get charts
-FIELDS_SHOWN = 20000  # most fields of the matrix, and most tries in the chart of what ran when; the store has all
-ROWS_SHOWN = 1000  # most rows in the table of tries that did not end as done
-CARDS_DRAWN = 64  # most cards in the chart of what ran when
+FIELDS_SHOWN = 20000  # upper bound for the cells of the matrix and the tries in the chart; the store keeps every try
+ROWS_SHOWN = 1000  # upper bound for the table of tries that did not end as done
+CARDS_DRAWN = 64  # upper bound for the cards in the chart of what ran when
 
 
 def write(folder: pathlib.Path, base: sqlite3.Connection, facts: fleet_cards.Facts, refused: list) -> None:

@@ -18,7 +18,8 @@ import zipfile
 import pinned_wheels
 from tracked_files import ROOT
 
-# Found by $ORIGIN-relative run paths (cmake/MkbenchInstall.cmake) in the packages that torch depends on.
+# Left out of the wheel: $ORIGIN-relative run paths (cmake/MkbenchInstall.cmake) find them in torch and in the packages
+# that it depends on.
 FROM_TORCH = ("libtorch*", "libc10*", "libcudart.so.*", "libcupti.so.*")
 
 

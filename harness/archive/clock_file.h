@@ -13,7 +13,8 @@ namespace mkbench {
 
 inline constexpr char kClockSchemaId[] = "mkbench.clock";
 
-// The machine that a calibration is valid for: a GPU, or a CPU (no uuid; driver: the kernel).
+// The machine that a calibration is valid for. For a CPU `uuid` is empty and `driver` is the version
+// of the operating system.
 struct ClockMachine {
   std::string device, uuid, driver;
 };

@@ -15,7 +15,7 @@
 
 namespace mkbench {
 
-// Values of --nvtx: no ranges, or ranges of all kinds.
+// Whether ranges are recorded (--nvtx off|block). profile's token ranges are asked for in each call.
 enum class NvtxLevel : int { kOff, kBlock };
 
 // The process-wide switch; set once from --nvtx.

@@ -417,8 +417,9 @@ class BlockRunner {
   ProgressWatch& watch_;
   EventSink& sink_;
   const int tokens_;
-  LateIds late_ids_;     // for the blocks
-  LateIds untimed_ids_;  // for all other runs, which may need more ids than a small pool has
+  LateIds late_ids_;  // for the blocks
+  // For untimed runs: the other half of the pool, so that they do not use up the blocks' ids.
+  LateIds untimed_ids_;
   BlockSchedule schedule_;
   std::map<int, int32_t> block_ids_;
   std::vector<TimedRun> runs_;

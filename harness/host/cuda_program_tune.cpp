@@ -84,7 +84,7 @@ struct Sweep {
     return time_launches(engine, depth, tokens);
   }
 
-  // Cycles between two copies of a block at `depth` without pacing.
+  // Mean cycles between two slot copies that one block issues at `depth`, without pacing.
   double cycles_a_copy(int depth) {
     options.pace = {std::min(3, most_in_flight), 0};
     const double us = time_at(depth, kTokens);

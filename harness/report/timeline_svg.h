@@ -7,9 +7,9 @@
 
 namespace mkbench {
 
-// SVG of the layer (without layers, the step) of median length: a row per block, time to the right,
-// colours by kind; below them, all parts of the block that is most often the last in a phase. Empty
-// if no span has a known step.
+// SVG of the layer of median length (of the step, if the engine has no layers): a row per block, time
+// to the right, colours by kind. Below them, a row per track of the block that most often ends a
+// phase last. Empty if no span has a known step.
 std::string timeline_svg(const Timeline& timeline, int steps, const std::string& title);
 
 }  // namespace mkbench

@@ -32,11 +32,11 @@ inline const TimingRunInfo& timing_run(TimingRun run) {
 enum class TimesCompared {
   kNone,
   kToSound,  // ratio of the library's times to the sound engine's in the same case
-  // Ratio of the sound engine's times beside the library to its times alone. The interval of the
-  // former must not lie above that of the latter by more than an uncalibrated machine's margin.
+  // The sound engine's times beside the library, over its times alone. The interval beside may lie
+  // above the interval alone by at most an uncalibrated machine's margin.
   kSoundAlone,
-  // Every 7th block takes longer. The report must name outliers, lag-1 and trend, and the interval
-  // must reach the mean that these longer blocks give.
+  // The library delays every 7th block. The report must count these outliers and hold values for
+  // lag-1 and trend, and its interval must reach the sound engine's, shifted by the mean delay.
   kUneven,
   // The verdict of the comparison with the sound engine: neither FASTER nor SLOWER.
   kSame,

@@ -28,7 +28,7 @@ class HostLink {
   // Called for every failure that call() throws with a traceback.
   std::function<void(const Failed&)> on_traceback = [](const Failed&) {};
 
-  // Called for every call that stood still, before its host is killed if it is.
+  // Called for every call that stood still. If its host is then killed, this is called first.
   OnHang on_hang = [](const HangReport&) {};
 
   // Makes a call and returns its answer. An answer Failed is thrown as an Error of its kind, which

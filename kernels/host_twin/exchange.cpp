@@ -21,7 +21,7 @@ Location unpack(uint64_t word) {
           .position = static_cast<int>(static_cast<uint32_t>(word)) - 1};
 }
 
-// The phase after `at`: a block that has ended `at` and waits cannot begin it.
+// The phase after `at`, which a waiting block that has ended `at` would begin next.
 Location next_after(Location at, int layers, bool lm_head) {
   if (at.phase != Phase::kDown && at.phase != Phase::kLmHead) {
     return {static_cast<Phase>(static_cast<int>(at.phase) + 1), at.layer, at.position};

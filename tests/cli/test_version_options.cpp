@@ -36,7 +36,8 @@ TEST_CASE("flags of two versions: gate, baselines of a run, and the history") {
   CHECK((value_of(add, "label") == "v 1" && value_of({"history", "--plot"}, "plot") == "true"));
   CHECK_FALSE(settings_of({}).history);
   CHECK(holds(refusal({"history", "add"}), "found no report"));
-  CHECK(holds(refusal({"history", "drop"}), "found 'drop', wanted nothing, or add and reports"));
+  CHECK(holds(refusal({"history", "drop"}),
+              "found 'drop', wanted no argument, or 'add' and reports"));
   CHECK(holds(refusal({"history", "--label", "x"}), "--label goes with history add"));
   CHECK(holds(refusal({"history", "add", "r", "--plot"}), "--plot goes with history alone"));
   CHECK(parse({"history", "add", "r"}, {{"MKBENCH_PLOT", "on"}}).command->name == "history");

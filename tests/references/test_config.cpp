@@ -106,10 +106,15 @@ TEST_CASE(
                    .kv_heads = 2,
                    .head_dim = 16,
                    .vocab = 61};
-  set_layers({.norm_offset = 1, .activation = Activation::kGeluTanh}, shape);
+  Family family;
+  family.norm_offset = 1;
+  family.activation = Activation::kGeluTanh;
+  set_layers(family, shape);
   CHECK((!shape.qk_norm && !shape.qkv_bias && shape.norm_offset == 1));
   CHECK((shape.activation == Activation::kGeluTanh && shape.embedding_multiplier == 1));
-  set_layers({.qk_norm = true, .qkv_bias = true, .scales_embeddings = true}, shape);
+  family = {};
+  family.qk_norm = family.qkv_bias = family.scales_embeddings = true;
+  set_layers(family, shape);
   CHECK((shape.qk_norm && shape.qkv_bias && shape.norm_offset == 0));
   CHECK((shape.activation == Activation::kSilu && shape.embedding_multiplier == std::sqrt(48.0)));
   CHECK_THROWS_WITH(family_with(shape),

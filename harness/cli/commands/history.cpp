@@ -102,8 +102,8 @@ int show_history(const HistorySettings& settings) {
 void require_history_arguments(HistorySettings& settings) {
   const std::vector<std::string>& words = settings.arguments;
   if (!words.empty() && words.front() != kAdd)
-    bad_usage(
-        fmt::format("history: found '{}', wanted nothing, or add and reports", words.front()));
+    bad_usage(fmt::format("history: found '{}', wanted no argument, or 'add' and reports",
+                          words.front()));
   if (words.size() == 1) bad_usage("history add: found no report, wanted at least one");
   if (words.empty() && was_typed(settings, "label")) bad_usage("--label goes with history add");
   if (!words.empty() && was_typed(settings, "plot"))

@@ -121,7 +121,8 @@ nlohmann::json json_of(const Recorded& one) {
 void require_timeline_arguments(ProfileSettings& settings) {
   settings.blocks = settings.blocks.value_or(kPairs);
   if (settings.tool) bad_usage("profile: --timeline: no tool runs beside it; found --tool");
-  if (settings.print_command) bad_usage("profile: --timeline: it has no tool's command to --print");
+  if (settings.print_command)
+    bad_usage("profile: --timeline runs no tool, so there is no command to --print");
   if (settings.token_ranges)
     bad_usage("profile: --timeline: it records no NVTX ranges; found --nvtx token");
 }
