@@ -96,7 +96,7 @@ TEST_CASE("compiling or importing may take 15 minutes; a Python engine with a ro
     auto link = std::make_shared<FakeLink>();
     link->answer = [](const ToHost& call) -> std::optional<FromHost> {
       if (!std::holds_alternative<OpenCall>(call)) return std::nullopt;
-      return Opened{7, {.name = "hf@hf.py"}, "", {}};
+      return Opened{7, {.name = "hf@hf.py", .device = {}}, "", {}};
     };
     const HostEngine engine(link, {.name = name, .max_context = 64}, odd_weights(), 5);
     CHECK(link->asked.front().limit.expected_s == 900);
