@@ -131,7 +131,7 @@ static inline const char* mkbench_unlike_qwen3(const mkbench_model* m) {
   if (m->norm_offset != 0) return "model: wanted a Qwen3, found norms with an offset";
   if (m->activation != MKBENCH_SILU) return "model: wanted a Qwen3, found another activation";
   if (m->embedding_multiplier != 0) return "model: wanted a Qwen3, found scaled embeddings";
-  return NULL;
+  return NULL; /* NOLINT(modernize-use-nullptr): C has no nullptr */
 }
 
 /* A weight: row-major, Hugging Face's name and shape. */
