@@ -21,7 +21,7 @@
 #include "baselines/torch_errors.h"
 #include "baselines/torch_settings.h"
 #include "references/base/error.h"
-#include "references/runnable.h"
+#include "references/model/family.h"
 
 namespace mkbench {
 namespace {

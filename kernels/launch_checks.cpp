@@ -4,6 +4,7 @@
 
 #include "kernels/cuda_check.h"
 #include "kernels/layer_shapes.h"
+#include "references/model/family.h"
 #include "references/runnable.h"
 
 namespace mkbench {

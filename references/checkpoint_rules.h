@@ -40,7 +40,8 @@ std::vector<HeldPart> uncovered_parts(const Family& family, const Checkpoint& ch
 // empty without one.
 std::string rounded_types(const Checkpoint& checkpoint, const std::vector<NamedTensor>& table);
 
-// Requires a type that is_read_type() and the rows and columns of `t` (0: any number). Returns false after a finding.
+// Requires a type that is_read_type() and the rows and columns of `t` (0: any number). Returns false
+// after a finding.
 bool check_type_and_shape(const Located& located, const NamedTensor& t, const ModelShape& shape,
                           const std::filesystem::path& config_path, ModelFindings& findings);
 

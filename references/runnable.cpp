@@ -1,10 +1,6 @@
 #include "references/runnable.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-
-#include "references/model/architecture.h"
 
 namespace mkbench {
 namespace {
@@ -23,19 +19,6 @@ const CompiledShape& nearest_compiled(const ModelShape& shape) {
                            [&](const CompiledShape& a, const CompiledShape& b) {
                              return distance(a.shape, shape) < distance(b.shape, shape);
                            });
-}
-
-std::string unlike_qwen3(const ModelShape& s) {
-  std::string text;
-  const auto add = [&text](bool differs, const std::string& part) {
-    if (differs) text += (text.empty() ? "" : ", ") + part;
-  };
-  add(!s.qk_norm, "no QK-norm");
-  add(s.qkv_bias, "biases of q, k and v");
-  add(s.norm_offset != 0, fmt::format("norm weights + {}", s.norm_offset));
-  add(s.activation != Activation::kSilu, std::string(activation_name(s.activation)));
-  add(s.embedding_multiplier != 1, fmt::format("embedding times {:g}", s.embedding_multiplier));
-  return text;
 }
 
 }  // namespace mkbench

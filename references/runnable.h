@@ -3,7 +3,6 @@
 #pragma once
 
 #include <array>
-#include <string>
 #include <string_view>
 
 #include "references/model/published.h"
@@ -29,8 +28,5 @@ inline constexpr auto kCompiledShapes = [] {
 // The compiled shape that differs from `shape` in the fewest parts of a layer and, among equals, in the
 // fewest dimensions.
 const CompiledShape& nearest_compiled(const ModelShape& shape);
-
-// What layers have that Qwen3's do not, and lack: "no QK-norm, norm weights + 1"; else empty.
-std::string unlike_qwen3(const ModelShape& shape);
 
 }  // namespace mkbench

@@ -8,6 +8,7 @@
 #include "references/base/error.h"
 #include "references/base/json_strict.h"
 #include "references/base/regular_file.h"
+#include "references/config.h"
 #include "references/hub_cache.h"
 #include "references/shared_snapshot.h"
 #include "references/synthetic.h"

@@ -35,8 +35,8 @@ enum class LayerTensor {
 
 // The residual stream: channel 0 is constant, then comes slot A with the token's codeword, then
 // slot B, into which a planted layer copies an earlier position's codeword. A wider model holds
-// each sign in several neighbouring channels (SyntheticDesign::copies), so that a channel's sign and noise,
-// and with them every amplitude below, are the same for every shape.
+// each sign in several neighbouring channels (SyntheticDesign::copies), so that a channel's sign and
+// noise, and with them every amplitude below, are the same for every shape.
 inline constexpr int kCode = 480;
 inline constexpr int kCodeHidden =
     1024;  // the hidden width for which one copy of the signs is enough

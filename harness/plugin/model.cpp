@@ -1,6 +1,7 @@
 #include "harness/plugin/model.h"
 
 #include "references/base/json_strict.h"
+#include "references/config.h"
 
 namespace mkbench {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "kernels/prefill/launches.h"
 #include "kernels/ring/layout.h"
-#include "references/runnable.h"
+#include "references/model/family.h"
 
 namespace mkbench::prefill {
 namespace {

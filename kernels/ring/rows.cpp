@@ -1,7 +1,7 @@
 #include "kernels/ring/rows.h"
 
 #include "kernels/launch_checks.h"
-#include "references/runnable.h"
+#include "references/model/family.h"
 
 namespace mkbench::ring {
 namespace {

@@ -1,11 +1,12 @@
 #include "references/model/family.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <iterator>
 
 #include "references/base/error.h"
-#include "references/runnable.h"
 
 namespace mkbench {
 
@@ -31,6 +32,19 @@ void set_layers(const Family& family, ModelShape& shape) {
   shape.norm_offset = family.norm_offset;
   shape.activation = family.activation;
   shape.embedding_multiplier = family.scales_embeddings ? std::sqrt(shape.hidden) : 1;
+}
+
+std::string unlike_qwen3(const ModelShape& s) {
+  std::string text;
+  const auto add = [&text](bool differs, const std::string& part) {
+    if (differs) text += (text.empty() ? "" : ", ") + part;
+  };
+  add(!s.qk_norm, "no QK-norm");
+  add(s.qkv_bias, "biases of q, k and v");
+  add(s.norm_offset != 0, fmt::format("norm weights + {}", s.norm_offset));
+  add(s.activation != Activation::kSilu, std::string(activation_name(s.activation)));
+  add(s.embedding_multiplier != 1, fmt::format("embedding times {:g}", s.embedding_multiplier));
+  return text;
 }
 
 const Family& family_with(const ModelShape& shape) {

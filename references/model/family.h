@@ -49,6 +49,9 @@ const Family* find_family(std::string_view model_type);
 // Sets the fields of a shape that follow from its family; its dimensions are set.
 void set_layers(const Family& family, ModelShape& shape);
 
+// What layers have that Qwen3's do not, and lack: "no QK-norm, norm weights + 1"; else empty.
+std::string unlike_qwen3(const ModelShape& shape);
+
 // The first family whose layers these are, for writing a config.json. Throws Error(kBadInput).
 const Family& family_with(const ModelShape& shape);
 

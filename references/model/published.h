@@ -28,8 +28,9 @@ inline constexpr ShapeRow kShapeTable[] = {
     {"qwen3-tts-talker", {1024, 3072, 28, 16, 8, 128, 3072}, false, 1e6, 32768},
 };
 
-// Models of other families: no layer has QK-norm; those of Qwen2.5 have biases. Source: config.json of meta-llama/Llama-3.2-1B and -3B and
-// Llama-3.1-8B, HuggingFaceTB/SmolLM2-135M, -360M and -1.7B, Qwen/Qwen2.5-0.5B, -1.5B and -7B.
+// Models of other families: no layer has QK-norm; those of Qwen2.5 have biases. Source: config.json of
+// meta-llama/Llama-3.2-1B and -3B and Llama-3.1-8B, HuggingFaceTB/SmolLM2-135M, -360M and -1.7B,
+// Qwen/Qwen2.5-0.5B, -1.5B and -7B.
 inline constexpr ShapeRow kLiveTable[] = {
     {"llama-3.2-1b", {2048, 8192, 16, 32, 8, 64, 128256, false}, true, 5e5, 131072, 1e-5, 32},
     {"llama-3.2-3b", {3072, 8192, 28, 24, 8, 128, 128256, false}, true, 5e5, 131072, 1e-5, 32},

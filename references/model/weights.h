@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "references/base/bf16.h"
-#include "references/config.h"
+#include "references/model/architecture.h"
 
 namespace mkbench {
 

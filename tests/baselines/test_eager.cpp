@@ -8,7 +8,7 @@
 
 #include "baselines/eager.h"
 #include "references/base/error.h"
-#include "references/runnable.h"
+#include "references/model/family.h"
 #include "tests/baselines/eager_lanes.h"
 #include "tests/support/catch2.h"
 #include "tests/support/llama3_rope.h"

@@ -41,6 +41,17 @@ class Judged(CliTest):
         verified = self.mkbench("verify", str(self.out / "report.json"))
         self.assertEqual(verified.returncode, 0, verified.stdout + verified.stderr)
 
+    def test_hf_static_needs_a_cache_that_counts(self):
+        with mock.patch.object(sys, "path", [str(ROOT / "baselines"), *sys.path]):
+            import hf_static_decoder as static
+        cache = types.SimpleNamespace(layers=[object()])  # as transformers 5.0 to 5.3 have it
+        with mock.patch.object(static.hf_decoder.Decoder, "open"), mock.patch.object(static, "StaticCache", lambda **_: cache):
+            decoder = static.Decoder()
+            decoder.model = mock.Mock()
+            with self.assertRaisesRegex(ImportError, "^hf-static needs transformers 5.6 or later") as raised:
+                decoder.open(None, types.SimpleNamespace(type="cpu"), 64)
+        self.assertEqual(raised.exception.mkbench_kind, "not_built")
+
 
 class Missing(CliTest):
     def test_without_transformers_hf_is_skipped_and_says_why(self):

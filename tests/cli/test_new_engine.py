@@ -212,14 +212,17 @@ class Cuda(NewEngineTest):
 @unittest.skipIf(shutil.which("make") is None, "there is no make on PATH")
 class MoreRuns(NewEngineTest):
     def test_another_family_is_refused(self):
-        folder = self.new("c")
+        folder, python = self.new("c"), self.new("python", "other")
         self.assertEqual(self.shell(folder, "make").returncode, 0)
-        engine = str(folder / "engine.so")
-        result = self.bench("--engine", engine, "--model", "tiny-llama,tiny-qwen2", "--compare", "none")
+        engines = (str(folder / "engine.so"), str(python / "engine.py"))
+        result = self.bench("--engine", ",".join(engines), "--model", "tiny-llama,tiny-qwen2", "--compare", "none")
         self.assertEqual(result.returncode, 2, result.stdout + result.stderr)
-        for case in (0, 1):
-            self.assertIn("open failed (2): model: wanted a Qwen3, found no QK-norm",
-                          self.engine(self.report(), engine, case)["reasons"][0])
+        for case, kind in enumerate(("llama", "qwen2")):
+            for engine, said in zip(engines, ("open failed (2): model: wanted a Qwen3, found no QK-norm",
+                                              f"model_type: found {kind}, wanted qwen3")):
+                found = self.engine(self.report(), engine, case)
+                self.assertEqual(found["verdict"], "BAD_INPUT")
+                self.assertIn(said, found["reasons"][0])
 
     def test_another_shape_is_refused(self):
         """The frame compares every weight with the model: here the source wants another one."""

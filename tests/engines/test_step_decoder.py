@@ -1,16 +1,19 @@
 """references/step_decoder.py: decoders with a step beside counting_decoder.py, which has every function of its own."""
 
+import json
 import pathlib
 import sys
+import tempfile
 import unittest
 
 import torch
+from safetensors.torch import save_file
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "references"), str(pathlib.Path(__file__).parent)]
 
 import counting_decoder  # noqa: E402
-from step_decoder import StepDecoder, Tensors  # noqa: E402
+from step_decoder import StepDecoder, Tensors, Unfit  # noqa: E402
 
 TINY = ROOT / "references" / "data" / "tiny"
 CPU = torch.device("cpu")
@@ -44,6 +47,14 @@ class WithLogits(Plain):
         self.rows = tokens.tolist()
 
 
+class OneBuffer(Plain):
+    """The id in the same int64 tensor every time, as a CUDA graph gives it."""
+
+    def step(self, token, position):
+        self.out = getattr(self, "out", torch.zeros(1, dtype=torch.int64))
+        return self.out.fill_(super().step(token, position))
+
+
 class StepDecoderTest(unittest.TestCase):
     def both(self, kind):
         pair = kind(), counting_decoder.Decoder()
@@ -53,7 +64,7 @@ class StepDecoderTest(unittest.TestCase):
 
     @torch.no_grad()
     def test_a_step_is_a_whole_decoder(self):
-        for kind in (Plain, WithLogits):
+        for kind in (Plain, WithLogits, OneBuffer):
             with self.subTest(kind=kind.__name__):
                 mine, other = self.both(kind)
                 for prompt in ([5], [5, 17, 96, 0, 33]):
@@ -89,11 +100,24 @@ class StepDecoderTest(unittest.TestCase):
         self.assertFalse(torch.equal(untied["lm_head.weight"], untied["model.embed_tokens.weight"]))
         for name, shape, said in (("model.norm", (128,), "there is no such tensor"),
                                   ("model.norm.weight", (64,), r"found \[128\] torch.bfloat16, wanted \[64\] bf16")):
-            with self.assertRaisesRegex(ValueError, f"{name}: {said}"):
+            with self.assertRaisesRegex(Unfit, f"{name}: {said}"):
                 tensors.find(name, *shape)
         tensors["model.norm.weight"] = norm.float()
         with self.assertRaisesRegex(ValueError, r"found \[128\] torch.float32, wanted \[128\] bf16"):
             tensors.find("model.norm.weight", 128)
+
+    def test_files_that_mkbench_does_not_load_are_left_alone(self):
+        """In one file, and in shards that an index names."""
+        norm = Tensors(TINY, CPU)["model.norm.weight"]
+        for names, index in ((("model.safetensors",), None), (("a.safetensors",), {"weight_map": {"x": "a.safetensors"}})):
+            with tempfile.TemporaryDirectory() as made:
+                folder = pathlib.Path(made)
+                if index:
+                    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+                for name in names:
+                    save_file({"model.norm.weight": norm}, folder / name)
+                save_file({"model.norm.weight": norm + 1}, folder / "old.safetensors")
+                self.assertTrue(torch.equal(Tensors(folder, CPU)["model.norm.weight"], norm))
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@
 #include "harness/wire/calls.h"
 #include "references/base/json_strict.h"
 #include "references/base/sha256.h"
+#include "references/config.h"
 #include "references/greedy_reference.h"
 #include "references/snapshot.h"
 #include "tests/support/example_report.h"

@@ -13,6 +13,7 @@
 #include "harness/plugin/library.h"
 #include "harness/plugin/memory.h"
 #include "harness/plugin/model.h"
+#include "references/config.h"
 #include "references/snapshot.h"
 #include "tests/support/catch2.h"
 #include "tests/support/llama3_rope.h"

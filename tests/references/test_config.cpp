@@ -11,6 +11,7 @@
 #include "tests/support/catch2.h"
 #include "tests/support/llama3_rope.h"
 #include "tests/support/micro_model.h"
+#include "tests/support/random_model.h"
 #include "tests/support/thrown.h"
 
 namespace mkbench::testing {
@@ -99,13 +100,7 @@ TEST_CASE("each family says which tensors and which RoPE a model has") {
 
 TEST_CASE(
     "a family says what its layers compute, and a config is written as the family that does") {
-  ModelShape shape{.hidden = 48,
-                   .intermediate = 80,
-                   .layers = 2,
-                   .heads = 4,
-                   .kv_heads = 2,
-                   .head_dim = 16,
-                   .vocab = 61};
+  ModelShape shape = kOdd;
   Family family;
   family.norm_offset = 1;
   family.activation = Activation::kGeluTanh;
@@ -116,13 +111,15 @@ TEST_CASE(
   family.qk_norm = family.qkv_bias = family.scales_embeddings = true;
   set_layers(family, shape);
   CHECK((shape.qk_norm && shape.qkv_bias && shape.norm_offset == 0));
-  CHECK((shape.activation == Activation::kSilu && shape.embedding_multiplier == std::sqrt(48.0)));
+  CHECK((shape.activation == Activation::kSilu && shape.embedding_multiplier == std::sqrt(20.0)));
   CHECK_THROWS_WITH(family_with(shape),
                     "config.json: no model_type has these layers: biases of q, k and v, embedding "
-                    "times 6.9282");
+                    "times 4.47214");
+  CHECK(!shape.has_qwen3_layers());
   for (const char* type : {"qwen3", "qwen2", "llama"}) {
     set_layers(*find_family(type), shape);
     CHECK(family_with(shape).model_type == type);
+    CHECK(unlike_qwen3(shape).empty() == shape.has_qwen3_layers());
   }
   shape.norm_offset = 2;
   shape.activation = Activation::kGeluTanh;

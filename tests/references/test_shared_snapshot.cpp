@@ -14,6 +14,7 @@
 #include "references/base/free_memory.h"
 #include "references/base/json_strict.h"
 #include "references/base/sealed_memory.h"
+#include "references/config.h"
 #include "references/shared_snapshot.h"
 #include "references/snapshot.h"
 #include "references/synthetic.h"

@@ -55,7 +55,9 @@ TEST_CASE(
   rounded.cases[1].model = rounded.cases[2].model = "./b\n";
   const std::string note =
       ": 2 F16 of 24 tensors are rounded to bf16, for truth, baselines and engines alike\n";
-  CHECK_THAT(screen(rounded), ContainsText("\n./a" + note + "./b\\n" + note + "timed tokens"));
+  const std::string shown = screen(rounded);
+  CHECK_THAT(shown, ContainsText("\n./a" + note + "./b\\n" + note + "timed tokens"));
+  CHECK(shown.find(note) == shown.find("./a" + note) + 3);
   Report none = right;
   none.cases.clear();
   none.reasons = {"no card"};
