@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "baselines/bug_search.h"
 #include "baselines/compiled_package.h"
 #include "baselines/eager_model.h"
 #include "baselines/static_step.h"
@@ -88,6 +89,7 @@ class EagerEngine final : public Engine {
   Progress progress() const override;
   std::optional<std::vector<float>> hidden(int layer) override;
   std::optional<std::vector<float>> kv_row(int layer, int row) override;
+  std::optional<BugFits> explain(const BugQuestion& question) override;
 
  private:
   // Runs `work` on this engine's device without autograd bookkeeping.
@@ -112,7 +114,8 @@ class EagerEngine final : public Engine {
 
   EagerOptions options_;
   CpuThreads threads_;
-  ModelShape shape_;
+  const ModelConfig config_;
+  const ModelShape& shape_ = config_.shape;
   at::Device device_;
   at::TensorOptions ids_;        // int64 on the device
   at::ScalarType dtype_;         // type of weights and KV cache
@@ -129,7 +132,7 @@ class EagerEngine final : public Engine {
 EagerEngine::EagerEngine(const ModelWeights& weights, const EagerOptions& options)
     : options_(options),
       threads_(options.threads),
-      shape_(weights.config.shape),
+      config_(weights.config),
       device_(options.cuda ? at::Device(at::kCUDA, static_cast<at::DeviceIndex>(options.gpu))
                            : at::Device(at::kCPU)),
       ids_(at::TensorOptions().dtype(at::kLong).device(device_)),
@@ -411,6 +414,25 @@ std::optional<std::vector<float>> EagerEngine::kv_row(int layer, int row) {
     return to_host(
         at::cat({of.k_cache.select(2, row).flatten(), of.v_cache.select(2, row).flatten()}));
   });
+}
+
+std::optional<BugFits> EagerEngine::explain(const BugQuestion& question) {
+  if (!options_.fp32) return std::nullopt;
+  for (const ObservedRun& run : question.runs) {
+    for (const int32_t id : run.ids) check_id(id, "explain: id");
+    if (run.prompt < 1 || run.found.empty() ||
+        run.ids.size() + 1 < static_cast<size_t>(run.prompt) + run.found.size())
+      refuse(options_, "explain: a run has fewer rows than steps");
+  }
+  activity_ = "explain";
+  BugFits fits = on_device([&] {
+    return search_bugs(DeviantModel(*model_, config_.rope), config_, question, [] {
+      return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch())
+          .count();
+    });
+  });
+  activity_ = "";
+  return fits;
 }
 
 }  // namespace

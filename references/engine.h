@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "references/base/error.h"
+#include "references/bug_fit.h"
 #include "references/planted_fault.h"
 #include "references/standstill.h"
 #include "references/stress.h"
@@ -163,6 +164,10 @@ class Engine {
   virtual Timeline timeline() {
     throw Error(ErrorKind::kRuntime, capabilities().name + ": it offers no timeline");
   }
+
+  // Diagnostics of the fp32 truth: how well known bugs explain what another engine gave on the same
+  // weights; does not touch the sequence. nullopt: not offered.
+  virtual std::optional<BugFits> explain(const BugQuestion& /*question*/) { return std::nullopt; }
 
   // Diagnostics: makes `position` zero KV rows count as decoded, with id 0 pending. The times of
   // the steps that follow are real, their tokens mean nothing. Returns false where an engine cannot

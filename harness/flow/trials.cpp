@@ -8,6 +8,7 @@
 #include "harness/flow/interrupt.h"
 #include "harness/flow/only.h"
 #include "harness/flow/timed_truth.h"
+#include "harness/judge/diagnosis.h"
 #include "harness/judge/isolation.h"
 #include "harness/judge/localise.h"
 #include "harness/judge/repeats.h"
@@ -323,6 +324,11 @@ void Trials::localise_failure(Engine& engine, const std::string& name, Engine& b
     report.localised = report.failed_step->localised;
     name_step(job_, weights_, name, !reference->path.empty() && !report.suspect_is_free,
               *report.failed_step);
+    const double step_of_bf16 = bf16_step(prompt->steps[static_cast<size_t>(step)].max_abs);
+    watch_.begin("looking for the bug", name, &engine);
+    report.diagnosis = diagnose(
+        engine, *truth, replay_windows(*reference, report.rows, *prompt, step), options.vocab,
+        options.pairwise_d + (options.logits_bf16 ? step_of_bf16 : 0), clock_of(services_));
   } catch (const Error& error) {
     report.localised = fmt::format("not localised: {}", error.what());
   }

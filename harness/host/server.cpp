@@ -255,6 +255,22 @@ FromHost Server::take(const StateCall& call) {
   return Floats{static_cast<int>(found->size())};
 }
 
+FromHost Server::take(const ExplainCall& call) {
+  const HeldEngine& held = engine(call.engine);
+  BugQuestion question = call.question;
+  if (call.logits) {
+    size_t floats = 0;
+    const auto vocab = static_cast<size_t>(held.vocab);
+    for (const ObservedRun& run : question.runs) floats += run.found.size() * vocab;
+    const auto* from = reinterpret_cast<const float*>(arena_.at_least(floats * sizeof(float)));
+    for (ObservedRun& run : question.runs) {
+      run.logits.assign(from, from + run.found.size() * vocab);
+      from += run.logits.size();
+    }
+  }
+  return Explained{held.engine->explain(question)};
+}
+
 FromHost Server::take(const SkipToCall& call) {
   Engine& e = *engine(call.engine).engine;
   const bool able = e.skip_to(call.position);

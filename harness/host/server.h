@@ -68,6 +68,7 @@ class Server {
   FromHost take(const SetTimelineCall& call);
   FromHost take(const TimelineCall& call);
   FromHost take(const StateCall& call);
+  FromHost take(const ExplainCall& call);
   FromHost take(const SkipToCall& call);
   FromHost take(const AblateCall& call);
   FromHost take(const DescribeCall& call);

@@ -144,6 +144,20 @@ Progress HostEngine::progress() const {
   return {told.position, told.layer, phase_};
 }
 
+std::optional<BugFits> HostEngine::explain(const BugQuestion& question) {
+  const bool logits = std::any_of(question.runs.begin(), question.runs.end(),
+                                  [](const ObservedRun& run) { return !run.logits.empty(); });
+  size_t floats = 0;
+  for (const ObservedRun& run : question.runs) floats += run.logits.size();
+  auto* to = reinterpret_cast<float*>(link_->arena().at_least(floats * sizeof(float)));
+  for (const ObservedRun& run : question.runs)
+    to = std::copy(run.logits.begin(), run.logits.end(), to);
+  // The bug that is being tried when the time ends is tried to its end.
+  const double limit_s = question.seconds + kSmallCallS;
+  return ask_host<Explained>(ExplainCall{opened_.engine, question, logits}, {limit_s, limit_s})
+      .fits;
+}
+
 bool HostEngine::skip_to(int position) {
   return ask_host<Able>(SkipToCall{opened_.engine, position}, {kSmallCallS, timeout_s_}).able;
 }

@@ -39,6 +39,7 @@ class HostEngine final : public Engine {
   std::optional<std::vector<float>> kv_row(int layer, int position) override {
     return floats(layer, position);
   }
+  std::optional<BugFits> explain(const BugQuestion& question) override;
   bool skip_to(int position) override;
   std::optional<std::string> stress(const Stress& stress) override;
   bool set_timeline(bool on) override;

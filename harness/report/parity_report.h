@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "harness/report/checks.h"
+#include "harness/report/diagnosis.h"
 #include "harness/report/failed_step.h"
 #include "harness/report/verdict.h"
 
@@ -81,6 +82,7 @@ struct ParityReport {
   int suspect_position = -1;
   bool suspect_is_free = false;  // its id came from the run without logits
   std::string localised;         // where a failure begins, or why that is not known; else empty
+  Diagnosis diagnosis;           // its text is empty if no bug was looked for
   std::optional<FailedStep> failed_step;  // the step where a failure begins, ready to be repeated
   // A judged prompt and the engine's continuation of it; empty if the reference has no texts.
   std::string text_prompt, text;
@@ -131,6 +133,7 @@ void describe_fields(V& v, Tag<ParityReport>) {
   v.field("localised", &P::localised,
           "where a failure begins (layer, KV row, lag), or why that is unknown; empty if no step "
           "shows one");
+  v.field("diagnosis", &P::diagnosis, "known bug that explains the failure");
   v.field("failed_step", &P::failed_step,
           "the step at which the failure shows, as mkbench parity --only repeats it; null if none "
           "does");

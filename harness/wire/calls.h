@@ -155,6 +155,18 @@ struct StateCall {
   }
 };
 
+// The arena holds the logits of all runs in turn if `logits` is set. Answer: Explained.
+struct ExplainCall {
+  static constexpr char kType[] = "explain";
+  int engine = 0;
+  BugQuestion question;
+  bool logits = false;
+  static void fields(auto& v) {
+    list_fields(v, "engine", &ExplainCall::engine, "question", &ExplainCall::question, "logits",
+                &ExplainCall::logits);
+  }
+};
+
 // Answer: Able.
 struct SkipToCall {
   static constexpr char kType[] = "skip_to";
@@ -237,8 +249,8 @@ struct TuneCall {
 using ToHost =
     std::variant<OpenCall, PlainCall, PrefillCall, DecodeCall, SetPendingCall, RewindCall,
                  TraceCall, SaveCall, RestoreCall, StressCall, SetTimelineCall, TimelineCall,
-                 StateCall, SkipToCall, AblateCall, DescribeCall, PingCall, FinishCall, FlushCall,
-                 CardCall, TorchCall, TuneCall>;
+                 StateCall, ExplainCall, SkipToCall, AblateCall, DescribeCall, PingCall, FinishCall,
+                 FlushCall, CardCall, TorchCall, TuneCall>;
 
 // ---- from a host ----
 
@@ -327,6 +339,13 @@ struct Floats {
   static constexpr char kType[] = "floats";
   std::optional<int> floats;
   static void fields(auto& v) { list_fields(v, "floats", &Floats::floats); }
+};
+
+// Absent if the engine explains nothing.
+struct Explained {
+  static constexpr char kType[] = "explained";
+  std::optional<BugFits> fits;
+  static void fields(auto& v) { list_fields(v, "fits", &Explained::fits); }
 };
 
 struct Able {
@@ -427,7 +446,7 @@ struct Tuned {
 };
 
 using FromHost = std::variant<Hello, Answered, Opened, Prefilled, Decoded, Traced, TimelineTold,
-                              Flushed, Saved, Floats, Able, Described, Failed, StageTold,
+                              Flushed, Saved, Floats, Explained, Able, Described, Failed, StageTold,
                               ProgressTold, HangTold, CardFacts, TorchTold, Tuned>;
 
 nlohmann::json to_json(const ToHost& call);

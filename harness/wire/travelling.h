@@ -71,6 +71,28 @@ void describe_fields(V& v, Tag<Snapshot>) {
   list_fields(v, "position", &S::position, "pending", &S::pending, "kv_checksum", &S::kv_checksum,
               "derived", &S::derived);
 }
+// The logits travel as bytes in the arena.
+template <typename V>
+void describe_fields(V& v, Tag<ObservedRun>) {
+  using R = ObservedRun;
+  list_fields(v, "ids", &R::ids, "prompt", &R::prompt, "found", &R::found);
+}
+template <typename V>
+void describe_fields(V& v, Tag<BugQuestion>) {
+  using Q = BugQuestion;
+  list_fields(v, "runs", &Q::runs, "tau", &Q::tau, "seconds", &Q::seconds);
+}
+template <typename V>
+void describe_fields(V& v, Tag<BugFit>) {
+  using F = BugFit;
+  list_fields(v, "name", &F::name, "text", &F::text, "error", &F::error, "rounding", &F::rounding,
+              "wrong", &F::wrong, "surprise", &F::surprise);
+}
+template <typename V>
+void describe_fields(V& v, Tag<BugFits>) {
+  using F = BugFits;
+  list_fields(v, "best", &F::best, "truth", &F::truth, "tried", &F::tried, "known", &F::known);
+}
 template <typename V>
 void describe_fields(V& v, Tag<Stress>) {
   using S = Stress;

@@ -1,0 +1,305 @@
+#include "baselines/deviant_model.h"
+
+#include <ATen/ATen.h>
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <utility>
+
+#include "references/model/rope.h"
+
+namespace mkbench {
+
+using at::Tensor;
+
+// One sequence through the model. Rows are first in every tensor but those of attention's heads,
+// [heads, rows, head_dim].
+class DeviantModel::Pass {
+ public:
+  Pass(const ModelTensors& m, const Rope& rope, const ObservedRun& run,
+       std::span<const Deviation> bugs, bool rounded)
+      : m_(m),
+        rope_(rope),
+        run_(run),
+        bugs_(bugs),
+        rounded_(rounded),
+        rows_(static_cast<int64_t>(run.ids.size())),
+        decoded_(run.prompt - 1) {}
+
+  Tensor logits() {
+    Tensor h = embed();
+    const int layers = static_cast<int>(m_.layers.size());
+    for (int l = 0; l < layers; ++l) {
+      if (has(Bug::kLayerSkipped, l)) continue;
+      int from = has(Bug::kFirstLayerAlone) ? 0 : l;
+      if (has(Bug::kLayerBefore, l) && l > 0) from = l - 1;
+      for (int times = has(Bug::kLayerTwice, l) ? 2 : 1; times > 0; --times)
+        h = layer(m_.layers[static_cast<size_t>(from)], l, h);
+    }
+    const auto steps = static_cast<int64_t>(run_.found.size());
+    return head(h.narrow(0, rows_ - steps, steps));
+  }
+
+ private:
+  bool has(Bug bug, int layer = 0) const { return find(bug, layer) != nullptr; }
+  double value(Bug bug, double otherwise, int layer = 0) const {
+    const Deviation* found = find(bug, layer);
+    return found != nullptr ? found->value : otherwise;
+  }
+  const Deviation* find(Bug bug, int layer) const {
+    for (const Deviation& d : bugs_) {
+      if (d.bug == bug && (d.layer < 0 || d.layer == layer)) return &d;
+    }
+    return nullptr;
+  }
+  Tensor round(const Tensor& x) const { return rounded_ ? x.to(at::kBFloat16).to(at::kFloat) : x; }
+  Tensor row_numbers() const { return at::arange(rows_, m_.real); }
+
+  Tensor embed() const {
+    std::vector<int64_t> ids(run_.ids.begin(), run_.ids.end());
+    if (has(Bug::kIdLate)) {
+      for (size_t r = static_cast<size_t>(run_.prompt); r < ids.size(); ++r)
+        ids[r] = run_.ids[r - 1];
+    }
+    const Tensor at_device = at::tensor(ids, at::kLong).to(m_.real.device());
+    const Tensor& table = has(Bug::kEmbeddingOfHead) ? m_.lm_head : m_.embed;
+    return m_.scaled(at::embedding(table, at_device).to(at::kFloat)) *
+           value(Bug::kEmbeddingFactor, 1);
+  }
+
+  // x / rms(x) * weight over the last dimension.
+  Tensor norm(const Tensor& x, const Tensor& weight, bool unweighted = false) const {
+    const Tensor centred = has(Bug::kNormMean) ? x - x.mean(-1, true) : x;
+    const Tensor squares = centred.pow(2);
+    const Tensor mean = has(Bug::kNormSum) ? squares.sum(-1, true) : squares.mean(-1, true);
+    const Tensor scaled = round(centred * at::rsqrt(mean + value(Bug::kEps, m_.eps)));
+    if (unweighted) return scaled;
+    return round(scaled * (weight + value(Bug::kNormPlus, 0)));
+  }
+
+  Tensor layer(const LayerTensors& w, int l, const Tensor& h) const {
+    const bool swapped = has(Bug::kNormsSwapped), bare = has(Bug::kNormUnweighted);
+    const Tensor x = has(Bug::kInputNormMissing, l)
+                         ? h
+                         : norm(h, swapped ? w.post_attention_norm : w.input_norm, bare);
+    Tensor after = has(Bug::kResidualNormed) ? x : h;
+    if (!has(Bug::kAttentionMissing, l)) {
+      const Tensor mixed = attention(w, l, x);
+      after = has(Bug::kAttentionResidualMissing, l) ? mixed : round(after + mixed);
+      if (has(Bug::kResidualTwice)) after = after + h;
+    }
+    if (has(Bug::kMlpMissing, l)) return after;
+    const Tensor in = has(Bug::kParallelMlp) ? h : after;
+    const Tensor y = has(Bug::kPostNormMissing, l)
+                         ? in
+                         : norm(in, swapped ? w.input_norm : w.post_attention_norm, bare);
+    if (has(Bug::kMlpResidualMissing, l)) return mlp(w, l, y);
+    return round((has(Bug::kResidualNormed) ? y : after) + mlp(w, l, y));
+  }
+
+  Tensor apply(const Tensor& x, const Tensor& matrix) const {
+    return at::linear(x, matrix.to(at::kFloat));
+  }
+
+  Tensor mlp(const LayerTensors& w, int l, const Tensor& x) const {
+    const bool swapped = has(Bug::kSwapGateUp, l);
+    const Tensor gate = activate(round(apply(x, swapped ? w.up_proj : w.gate_proj)));
+    if (has(Bug::kUpMissing)) return round(apply(gate, w.down_proj));
+    const Tensor up = round(apply(x, swapped ? w.gate_proj : w.up_proj));
+    return round(apply(round(gate * up), w.down_proj));
+  }
+
+  Tensor activate(const Tensor& gate) const {
+    if (has(Bug::kGelu)) return at::gelu(gate, "none");
+    if (has(Bug::kGeluTanh)) return at::gelu(gate, "tanh");
+    if (has(Bug::kRelu)) return at::relu(gate);
+    if (has(Bug::kSigmoid)) return at::sigmoid(gate);
+    return has(Bug::kNoActivation) ? gate : round(m_.activate(gate));
+  }
+
+  // --- RoPE ---
+
+  Tensor positions() const {
+    Tensor p = row_numbers();
+    const double shift = has(Bug::kDecodeRestarts) ? -static_cast<double>(decoded_)
+                                                   : value(Bug::kDecodePositions, 0);
+    p.narrow(0, decoded_, rows_ - decoded_).add_(shift);
+    return p;
+  }
+
+  // cos and sin, [rows, dim / 2] each, for a rotation of `dim` dimensions.
+  std::pair<Tensor, Tensor> angles(int64_t dim, const Tensor& at) const {
+    const Tensor exponent = at::arange(0, dim, 2, at::kFloat) / dim * value(Bug::kRopeExponent, 1);
+    Rope rope = rope_;
+    rope.theta = value(Bug::kRopeTheta, rope.theta);
+    if (has(Bug::kRopeUnscaled)) rope.scaling = RopeScaling::kNone;
+    const Tensor frequencies = at::reciprocal(at::pow(rope.theta, exponent));
+    scale_frequencies(
+        rope, {frequencies.mutable_data_ptr<float>(), static_cast<size_t>(frequencies.numel())});
+    const Tensor all = at.view({rows_, 1}) * frequencies.to(m_.real.device());
+    Tensor cos = all.cos(), sin = all.sin();
+    if (has(Bug::kRopeSwapped)) std::swap(cos, sin);
+    return {cos, has(Bug::kRotateSign) ? -sin : sin};
+  }
+
+  // Rotates x [heads, rows, dim].
+  Tensor rotate(const Tensor& x, const Tensor& at) const {
+    if (has(Bug::kRopeMissing)) return x;
+    const int64_t dim = has(Bug::kRopeHalf) ? x.size(-1) / 2 : x.size(-1), half = dim / 2;
+    const auto [cos, sin] = angles(dim, at);
+    const Tensor part = x.narrow(-1, 0, dim);
+    const bool interleaved = has(Bug::kRopeInterleaved), shifted = has(Bug::kRopePairsShifted);
+    Tensor a = interleaved ? part.slice(-1, 0, dim, 2) : part.narrow(-1, 0, half);
+    Tensor b = interleaved ? part.slice(-1, 1, dim, 2) : part.narrow(-1, half, half);
+    if (shifted) b = b.roll(-1, -1);
+    const Tensor first = a * cos - b * sin;
+    Tensor second = b * cos + a * sin;
+    if (shifted) second = second.roll(1, -1);
+    const Tensor turned =
+        interleaved ? at::stack({first, second}, -1).flatten(-2) : at::cat({first, second}, -1);
+    return round(dim < x.size(-1) ? at::cat({turned, x.narrow(-1, dim, x.size(-1) - dim)}, -1)
+                                  : turned);
+  }
+
+  // --- attention ---
+
+  Tensor matrix_of(const Tensor& matrix, int role) const {
+    return has(Bug::kTransposed) && value(Bug::kTransposed, 0) == role ? matrix.t() : matrix;
+  }
+
+  // x [rows, hidden] -> [heads, rows, head_dim]; `first_bias`: the first row in qkv_bias.
+  Tensor project(const LayerTensors& w, const Tensor& x, const Tensor& matrix, int role,
+                 int64_t heads, int64_t first_bias) const {
+    Tensor all = apply(x, matrix_of(matrix, role));
+    const double dropped = value(Bug::kBiasDropped, -1);
+    if (w.qkv_bias.defined() && dropped != 0 && dropped != role + 1)
+      all = all + w.qkv_bias.narrow(0, first_bias, all.size(-1));
+    return round(all).view({rows_, heads, -1}).transpose(0, 1);
+  }
+
+  Tensor head_norm(const Tensor& x, const Tensor& weight) const {
+    if (!has(Bug::kQkNormWhole)) return norm(x, weight, has(Bug::kNormUnweighted));
+    const Tensor scale = at::rsqrt(x.pow(2).mean(at::IntArrayRef({0, 2}), true) + m_.eps);
+    return x * scale * weight;
+  }
+
+  // QK-norm, if the model has it, and RoPE.
+  Tensor prepare(const Tensor& x, const Tensor& weight, bool normed, bool rotated,
+                 const Tensor& at) const {
+    Tensor y = x;
+    normed = normed && weight.defined() && !has(Bug::kSkipQkNorm);
+    const bool late = has(Bug::kNormAfterRope);
+    if (normed && !late) y = head_norm(y, weight);
+    if (rotated) y = rotate(y, at);
+    return normed && late ? head_norm(y, weight) : y;
+  }
+
+  // [rows, rows], true where a row (the first dimension) sees another.
+  Tensor seen() const {
+    const Tensor i = row_numbers().view({rows_, 1}), j = row_numbers().view({1, rows_});
+    Tensor mask = j <= i;
+    if (unseen_newest())
+      mask = mask & ((j < i) | (i == 0) | (i < (has(Bug::kNewestUnseenInDecode) ? decoded_ : 0)));
+    if (has(Bug::kNextSeen)) mask = (j <= i + 1) & ((j < decoded_) | (j <= i));
+    if (has(Bug::kNoMask)) mask = mask | ((i < decoded_) & (j < decoded_));
+    if (has(Bug::kFirstUnseen)) mask = mask & ((j > 0) | (i == 0));
+    if (has(Bug::kWindow)) mask = mask & (j > i - value(Bug::kWindow, 0));
+    if (has(Bug::kEveryNthUnseen)) {
+      const double n = value(Bug::kEveryNthUnseen, 0);
+      mask = mask & ((j.remainder(n) != n - 1) | (j == i));
+    }
+    if (has(Bug::kPromptForgotten)) mask = mask & ((i < decoded_) | (j >= decoded_));
+    return mask;
+  }
+  bool unseen_newest() const {
+    return has(Bug::kNewestUnseen) || has(Bug::kNewestUnseenInDecode) || has(Bug::kNewestZero);
+  }
+
+  // Which kv head each query head reads.
+  Tensor kv_heads() const {
+    const int64_t group = m_.shape.gqa_group(), kv = m_.shape.kv_heads;
+    std::vector<int64_t> heads;
+    for (int64_t h = 0; h < m_.shape.heads; ++h)
+      heads.push_back(has(Bug::kGqaFirst) ? 0 : has(Bug::kGqaMap) ? h % kv : h / group);
+    return at::tensor(heads, at::kLong).to(m_.real.device());
+  }
+
+  Tensor rows_late(const Tensor& x) const {
+    return at::cat({x.narrow(1, 0, 1), x.narrow(1, 0, rows_ - 1)}, 1);
+  }
+
+  Tensor values(const LayerTensors& w, const Tensor& x, const Tensor& at) const {
+    const bool from_keys = has(Bug::kKvSwapped);
+    const int64_t q = m_.shape.q_width(), kv = m_.shape.kv_width();
+    Tensor v = project(w, x, from_keys ? w.k_proj : w.v_proj, 2, m_.shape.kv_heads,
+                       from_keys ? q : q + kv);
+    if (has(Bug::kValueNormed) && w.k_norm.defined()) v = norm(v, w.k_norm);
+    if (has(Bug::kRopeOfValues)) v = rotate(v, at);
+    if (has(Bug::kNextValueHead)) {
+      const Tensor next = v.roll(-1, 0);
+      v = value(Bug::kNextValueHead, 0) == 0
+              ? at::cat({next.narrow(0, 0, 1), v.narrow(0, 1, v.size(0) - 1)})
+              : next;
+    }
+    return has(Bug::kValuesLate) ? rows_late(v) : v;
+  }
+
+  Tensor attention(const LayerTensors& w, int l, const Tensor& x) const {
+    const int64_t q = m_.shape.q_width(), kv = m_.shape.kv_width();
+    const Tensor at = positions();
+    const bool swapped = has(Bug::kQkNormsSwapped), from_values = has(Bug::kKvSwapped);
+    const Tensor query = prepare(project(w, x, w.q_proj, 0, m_.shape.heads, 0),
+                                 swapped ? w.k_norm : w.q_norm, !has(Bug::kSkipQNorm, l),
+                                 !has(Bug::kRopeOfKeys), at + value(Bug::kQueryPosition, 0));
+    Tensor key = prepare(project(w, x, from_values ? w.v_proj : w.k_proj, 1, m_.shape.kv_heads,
+                                 from_values ? q + kv : q),
+                         swapped ? w.q_norm : w.k_norm, !has(Bug::kSkipKNorm, l),
+                         !has(Bug::kRopeOfQueries), at);
+    if (has(Bug::kKeysLate)) key = rows_late(key);
+    const Tensor of_head = kv_heads();
+    const Tensor keys = key.index_select(0, of_head);
+    Tensor v = values(w, x, at).index_select(0, of_head);
+    const double factor = m_.scaling * value(Bug::kScoreFactor, 1);
+    Tensor scores = at::matmul(query, keys.transpose(1, 2)) * factor;
+    scores = scores.masked_fill(~seen(), -std::numeric_limits<double>::infinity());
+    if (has(Bug::kZeroRowSeen) || has(Bug::kNewestZero)) {  // a row of K and V that holds zeros
+      scores = at::cat({scores, at::zeros({scores.size(0), rows_, 1}, m_.real)}, -1);
+      v = at::cat({v, at::zeros({v.size(0), 1, v.size(2)}, m_.real)}, 1);
+    }
+    const Tensor mixed = round(at::matmul(round(at::softmax(scores, -1)), v));
+    const Tensor merged =
+        has(Bug::kHeadsUnmerged) ? mixed.permute({1, 2, 0}) : mixed.transpose(0, 1);
+    return round(apply(merged.reshape({rows_, q}), matrix_of(w.o_proj, 3)));
+  }
+
+  // --- head ---
+
+  Tensor head(const Tensor& h) const {
+    const Tensor x =
+        has(Bug::kFinalNormMissing)
+            ? h
+            : norm(h, m_.final_norm, has(Bug::kNormUnweighted) || has(Bug::kFinalNormUnweighted));
+    const bool other = has(Bug::kHeadOfEmbedding);
+    Tensor matrix = other ? m_.embed : m_.lm_head;
+    if (has(Bug::kHeadTransposed)) matrix = matrix.reshape({matrix.size(1), matrix.size(0)}).t();
+    const Tensor logits = apply(x, matrix);
+    if (!has(Bug::kHeadShifted)) return logits;
+    return logits.roll(static_cast<int64_t>(value(Bug::kHeadShifted, 0)), -1);
+  }
+
+  const ModelTensors& m_;
+  const Rope& rope_;
+  const ObservedRun& run_;
+  const std::span<const Deviation> bugs_;
+  const bool rounded_;
+  const int64_t rows_;
+  const int64_t decoded_;  // the first row that decode() computed
+};
+
+Tensor DeviantModel::logits(const ObservedRun& run, std::span<const Deviation> bugs,
+                            bool rounded) const {
+  return Pass(m_, rope_, run, bugs, rounded).logits();
+}
+
+}  // namespace mkbench

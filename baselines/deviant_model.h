@@ -1,0 +1,33 @@
+// The truth with known bugs: whole sequences in fp32 without a KV cache, for the search for the bug
+// of a failing engine. For .cpp files of this folder only, as eager_model.h.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "baselines/eager_model.h"
+#include "baselines/known_bugs.h"
+#include "references/bug_fit.h"
+
+namespace mkbench {
+
+// Every method may throw libtorch's exceptions; the caller holds the InferenceMode and device
+// guards.
+class DeviantModel {
+ public:
+  // `tensors`: of the truth, in fp32; must outlive the model.
+  DeviantModel(const ModelTensors& tensors, const Rope& rope) : m_(tensors), rope_(rope) {}
+
+  // Logits of the run's last found.size() rows, fp32 [found.size(), vocab]. `rounded`: every result
+  // of an operation is rounded to bf16, as eager does.
+  at::Tensor logits(const ObservedRun& run, std::span<const Deviation> bugs,
+                    bool rounded = false) const;
+
+ private:
+  class Pass;
+
+  const ModelTensors& m_;
+  const Rope rope_;
+};
+
+}  // namespace mkbench

@@ -1,0 +1,174 @@
+#include "harness/judge/diagnosis.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "harness/judge/findings.h"
+
+namespace mkbench {
+namespace {
+
+// Steps of a window before and behind the failing one, and the number of windows.
+constexpr int kStepsBefore = 7, kStepsBehind = 9;
+constexpr size_t kWindows = 4;
+
+// A bug fits if it leaves at most half of the error, and at most kTimesRounding times what bf16
+// arithmetic with the bug leaves: an engine of the class bf16 may have 1.5 times eager's error.
+constexpr double kLeastExplained = 0.5, kTimesRounding = 2;
+// Bugs whose errors differ by less are not told apart.
+constexpr double kAlike = 1.25;
+// Ids alone name one bug only where at least so many of them are not the truth's: one or two agree
+// with some bug by chance.
+constexpr int kEnoughIds = 4;
+constexpr size_t kListed = 3;
+
+int rows_of(const ReferencePrompt& prompt, int end) {
+  return static_cast<int>(prompt.ids.size()) + end - 1;
+}
+
+ObservedRun observe(Engine& engine, const ReplayWindow& window, int vocab) {
+  const ReferencePrompt& prompt = *window.prompt;
+  const int end = window.first + window.count;
+  ObservedRun run{.ids = prompt.ids, .prompt = static_cast<int>(prompt.ids.size())};
+  for (int t = 0; t + 1 < end; ++t) run.ids.push_back(prompt.steps[static_cast<size_t>(t)].token);
+  Findings ignored;  // the judge has reported these failures already
+  start_prompt(engine, prompt);
+  const bool logits = engine.capabilities().logits;
+  for (int from = 0; from < end;) {
+    const int until = from < window.first ? window.first : end;
+    const int count = std::min(kMaxLogitSteps, until - from);
+    const bool shown = logits && from >= window.first;
+    if (shown) {
+      run.logits.assign(static_cast<size_t>(count) * static_cast<size_t>(vocab),
+                        std::numeric_limits<float>::quiet_NaN());
+    }
+    const std::vector<int32_t> ids = forced_decode(
+        engine, prompt, from, count, shown ? run.logits.data() : nullptr, vocab, ignored);
+    if (from >= window.first) run.found = ids;
+    from += count;
+  }
+  return run;
+}
+
+std::string percent(double share) { return fmt::format("{:.2g} %", 100 * share); }
+
+// "a; b; c and 4 more"
+std::string list_of(const std::vector<BugFit>& fits) {
+  std::string text;
+  for (size_t i = 0; i < std::min(fits.size(), kListed); ++i)
+    text += (i > 0 ? "; " : "") + fits[i].text;
+  if (fits.size() > kListed) text += fmt::format("; and {} more", fits.size() - kListed);
+  return text;
+}
+
+std::string by_logits(const BugFits& fits, std::vector<BugFit>& fitting) {
+  if (1 <= kTimesRounding * fits.truth.rounding) {
+    return "the logits are the truth's but for rounding: the fault lies behind them, in the choice "
+           "of the id or where ids are written";
+  }
+  const BugFit& best = fits.best.front();
+  if (best.error > kLeastExplained || best.error > kTimesRounding * best.rounding) {
+    if (best.error > kLeastExplained) return "no known bug fits";
+    return fmt::format("no known bug fits; the nearest leaves {} of the error: {}",
+                       percent(best.error), best.text);
+  }
+  for (const BugFit& fit : fits.best) {
+    if (fit.error <= kAlike * best.error) fitting.push_back(fit);
+  }
+  std::string text =
+      (fitting.size() == 1 ? "the logits are those of: " : "the logits fit several bugs alike: ") +
+      list_of(fitting);
+  text += fmt::format(" (error {} of what it was", percent(best.error));
+  if (fitting.size() < fits.best.size())
+    text += fmt::format(", of the next bug {}", percent(fits.best[fitting.size()].error));
+  return text + ")";
+}
+
+std::string by_ids(const BugFits& fits, std::vector<BugFit>& fitting) {
+  std::copy_if(fits.best.begin(), fits.best.end(), std::back_inserter(fitting),
+               [](const BugFit& fit) { return fit.wrong == 0; });
+  if (fits.truth.wrong < kEnoughIds) {
+    fitting.clear();
+    return fmt::format("not told by {} wrong ids without logits", fits.truth.wrong);
+  }
+  if (fitting.empty()) return "no known bug gives these ids";
+  if (fitting.size() == 1) return "the ids are those of: " + fitting.front().text;
+  return "the ids fit several bugs, the likeliest first: " + list_of(fitting);
+}
+
+}  // namespace
+
+std::vector<ReplayWindow> replay_windows(const GreedyReference& reference,
+                                         const std::vector<ParityRow>& rows,
+                                         const ReferencePrompt& failing, int step) {
+  const auto window = [](const ReferencePrompt& prompt, int around) {
+    const int first = std::max(0, around - kStepsBefore);
+    const int end = std::min(static_cast<int>(prompt.steps.size()), around + kStepsBehind);
+    return ReplayWindow{&prompt, first, end - first};
+  };
+  std::vector<ReplayWindow> all = {window(failing, step)};
+  std::vector<std::pair<std::pair<bool, size_t>, ReplayWindow>>
+      others;  // by right or wrong, length
+  for (const ReferencePrompt& prompt : reference.prompts) {
+    if (&prompt == &failing || prompt.steps.empty()) continue;
+    const auto wrong = std::find_if(rows.begin(), rows.end(), [&](const ParityRow& row) {
+      return row.prompt == prompt.name && row.verdict == StepVerdict::kWrong;
+    });
+    const bool is_right = wrong == rows.end();
+    const int at = is_right ? 0 : wrong->position - prompt.steps.front().position;
+    others.push_back({{is_right, prompt.ids.size()}, window(prompt, at)});
+  }
+  std::stable_sort(others.begin(), others.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  for (const auto& [key, of] : others) {
+    if (all.size() < kWindows && rows_of(*of.prompt, of.first + of.count) <= kMostDiagnosedRows)
+      all.push_back(of);
+  }
+  return all;
+}
+
+Diagnosis conclude_diagnosis(const BugFits& fits) {
+  Diagnosis diagnosis{.tried = fits.tried, .known = fits.known};
+  std::vector<BugFit> fitting;
+  if (fits.best.empty()) {
+    diagnosis.text = "not diagnosed: no bug was tried in the time";
+    return diagnosis;
+  }
+  const bool with_logits = fits.truth.error >= 0;
+  diagnosis.text = with_logits ? by_logits(fits, fitting) : by_ids(fits, fitting);
+  for (const BugFit& fit : fitting) diagnosis.names.push_back(fit.name);
+  if (with_logits) {
+    diagnosis.error = fits.best.front().error;
+    if (fits.best.size() > 1) diagnosis.next_error = fits.best[1].error;
+  }
+  if (fits.tried < fits.known) {
+    diagnosis.text += fmt::format("; {} of {} known bugs were not tried in {:g} s",
+                                  fits.known - fits.tried, fits.known, kDiagnosisSeconds);
+  }
+  return diagnosis;
+}
+
+Diagnosis diagnose(Engine& candidate, Engine& truth, const std::vector<ReplayWindow>& windows,
+                   int vocab, double tau, const Now& now) {
+  const double end = now() + kDiagnosisSeconds;
+  const ReplayWindow& failing = windows.front();
+  const int rows = rows_of(*failing.prompt, failing.first + failing.count);
+  if (rows > kMostDiagnosedRows) {
+    return {.text = fmt::format("not diagnosed: {} rows are too many, at most {} are tried", rows,
+                                kMostDiagnosedRows)};
+  }
+  BugQuestion question{.tau = tau};
+  for (const ReplayWindow& window : windows) {
+    // A slow engine repeats fewer prompts: most of the time is for the bugs.
+    if (!question.runs.empty() && now() > end - 0.75 * kDiagnosisSeconds) break;
+    question.runs.push_back(observe(candidate, window, vocab));
+  }
+  question.seconds = std::max(0.0, end - now());
+  const std::optional<BugFits> fits = truth.explain(question);
+  if (!fits) return {.text = "not diagnosed: this truth tries no bugs"};
+  return conclude_diagnosis(*fits);
+}
+
+}  // namespace mkbench

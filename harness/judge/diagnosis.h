@@ -1,0 +1,42 @@
+// Looks for the known bug whose results are those of a failing engine.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "harness/judge/budget.h"
+#include "harness/report/diagnosis.h"
+#include "harness/report/parity_report.h"
+#include "references/bug_fit.h"
+#include "references/engine.h"
+#include "references/greedy_reference.h"
+
+namespace mkbench {
+
+// The time that a diagnosis may take, in seconds.
+inline constexpr double kDiagnosisSeconds = 20;
+// A step with more rows before it is not diagnosed.
+inline constexpr int kMostDiagnosedRows = 1024;
+
+// Steps [first, first + count) of a prompt, which the engine repeats for a diagnosis.
+struct ReplayWindow {
+  const ReferencePrompt* prompt;
+  int first, count;
+};
+
+// Steps around step `step` of the failing prompt, and around the first wrong step of the shortest
+// other prompts that fail; where few fail, the first steps of the shortest of the others.
+std::vector<ReplayWindow> replay_windows(const GreedyReference& reference,
+                                         const std::vector<ParityRow>& rows,
+                                         const ReferencePrompt& failing, int step);
+
+// Repeats the windows, teacher-forced, on the candidate, and asks the truth which bug fits. `tau`:
+// as in BugQuestion. Throws what the engines throw.
+Diagnosis diagnose(Engine& candidate, Engine& truth, const std::vector<ReplayWindow>& windows,
+                   int vocab, double tau, const Now& now);
+
+// Says what the fits mean. A bug is named alone only if bf16 rounding explains what it leaves of
+// the error, and no other bug does nearly as well.
+Diagnosis conclude_diagnosis(const BugFits& fits);
+
+}  // namespace mkbench
