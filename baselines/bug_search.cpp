@@ -11,9 +11,13 @@ namespace {
 
 using at::Tensor;
 
-constexpr size_t kPaired = 5;     // of the best single bugs, each is tried with each other
-constexpr size_t kRounded = 3;    // of the best bugs, how many are run in bf16 too
-constexpr int kShortestTail = 2;  // rows of the head that are never scored are at least so many
+constexpr size_t kPaired = 5;       // of the best single bugs, each is tried with each other
+constexpr double kExplained = 0.5;  // a single bug that leaves less is not paired
+constexpr size_t kRefined =
+    24;  // of the best bugs of the first run, how many are tried on the others
+constexpr size_t kRounded = 3;        // of the best bugs, how many are run in bf16 too
+constexpr size_t kBatchedRows = 128;  // runs of at most so many rows go through the model together
+constexpr int kShortestTail = 2;      // rows of the head that are never scored are at least so many
 
 Tensor centred(const Tensor& logits) { return logits - logits.mean(-1, true); }
 
@@ -31,9 +35,9 @@ int unscored_tail(const ObservedRun& run, int vocab) {
   return tail < kShortestTail || tail == vocab ? 0 : tail;
 }
 
-// What the engine gave in one run, on the truth's device.
-struct Target {
-  const ObservedRun* run;
+// What the engine gave in runs that go through the model together, all steps in turn.
+struct Batch {
+  std::vector<ObservedRun> runs;
   Tensor logits;       // [steps, vocab], centred; undefined where none can be used
   Tensor finite;       // bool [steps]: which steps have logits that can be compared
   Tensor found, came;  // int64 [steps], and bool [steps]: an id of the vocabulary came back
@@ -42,6 +46,7 @@ struct Target {
 struct Tried {
   std::vector<Deviation> bugs;
   BugFit fit;
+  double distance = 0;  // of centred logits, squared; 0 without logits
 };
 
 class Search {
@@ -53,27 +58,39 @@ class Search {
         question_(question),
         now_(now),
         end_(now() + question.seconds) {
-    int rows = 0;
+    size_t rows = 0;
     for (const ObservedRun& run : question.runs) {
-      targets_.push_back(target_of(run));
-      rows = std::max(rows, static_cast<int>(run.ids.size()));
+      rows = std::max(rows, run.ids.size());
+      const bool fits = batches_.size() > 1 && run.ids.size() <= kBatchedRows;
+      if (fits && batches_.back().runs.front().ids.size() <= kBatchedRows)
+        batches_.back().runs.push_back(run);
+      else
+        batches_.push_back({{run}, {}, {}, {}, {}});
     }
-    known_ = known_bugs(config, rows);
+    for (Batch& batch : batches_) prepare(batch);
+    known_ = known_bugs(config, static_cast<int>(rows));
     add_tails(config.shape.vocab);
   }
 
   BugFits run() {
     BugFits result;
     result.known = static_cast<int>(known_.size());
-    measure_truth(result.truth);
+    truth_ = tried({}, {}, {});
     for (const KnownBug& bug : known_) {
       if (now_() >= end_) break;
-      try_bugs({bug.deviation}, bug.name, bug.text);
+      tried_.push_back(tried({bug.deviation}, bug.name, bug.text));
     }
     result.tried = static_cast<int>(tried_.size());
     sort();
-    if (!explained()) try_pairs();
+    // The first run tells most bugs apart; only the best are tried on the others.
+    if (tried_.size() > kRefined) tried_.resize(kRefined);
+    go_on(truth_);
+    for (Tried& one : tried_) go_on(one);
     sort();
+    if (with_logits_ && !tried_.empty() && tried_.front().fit.error > kExplained) try_pairs();
+    result.truth = truth_.fit;
+    result.truth.name = "none";
+    if (with_logits_) result.truth.rounding = rounding_of({});
     for (size_t i = 0; i < std::min(kRounded, tried_.size()); ++i) {
       if (with_logits_ && now_() < end_) tried_[i].fit.rounding = rounding_of(tried_[i].bugs);
     }
@@ -83,28 +100,38 @@ class Search {
   }
 
  private:
-  Target target_of(const ObservedRun& run) {
-    const auto steps = static_cast<int64_t>(run.found.size());
-    Target target{&run, {}, {}, {}, {}};
-    const std::vector<int64_t> ids(run.found.begin(), run.found.end());
+  void prepare(Batch& batch) {
+    std::vector<int64_t> ids;
+    std::vector<Tensor> logits;
+    for (const ObservedRun& run : batch.runs) {
+      ids.insert(ids.end(), run.found.begin(), run.found.end());
+      if (!run.logits.empty()) logits.push_back(scored_logits(run));
+    }
     const Tensor found = at::tensor(ids, at::kLong);
-    target.came = (found >= 0) & (found < vocab_);
-    target.found = found.clamp(0, vocab_ - 1);
-    if (run.logits.empty()) return target;
+    batch.came = (found >= 0) & (found < vocab_);
+    batch.found = found.clamp(0, vocab_ - 1);
+    if (logits.size() < batch.runs.size()) return;
+    const Tensor all = at::cat(logits);
+    batch.finite = all.isfinite().all(1);
+    if (!batch.finite.any().item<bool>()) return;
+    batch.logits = centred(all);
+    with_logits_ = true;
+  }
+
+  // [steps, vocab], with the lowest logit of a step in rows of the head that are never scored.
+  Tensor scored_logits(const ObservedRun& run) {
+    const auto steps = static_cast<int64_t>(run.found.size());
     const int tail = unscored_tail(run, vocab_);
     tail_ = tail_ < 0 ? tail : std::min(tail_, tail);
     Tensor logits =
         at::from_blob(const_cast<float*>(run.logits.data()), {steps, vocab_}, at::kFloat).clone();
-    if (tail > 0) {  // any finite value: what stands there is not the head's
-      const Tensor scored = logits.narrow(1, 0, vocab_ - tail);
-      logits.narrow(1, vocab_ - tail, tail).copy_(scored.amin(1, true).expand({steps, tail}));
-    }
-    target.finite = logits.isfinite().all(1);
-    if (target.finite.any().item<bool>()) {
-      target.logits = centred(logits);
-      with_logits_ = true;
-    }
-    return target;
+    if (tail > 0) set_tail(logits, tail);
+    return logits;
+  }
+
+  void set_tail(Tensor& logits, int64_t tail) const {
+    const Tensor lowest = logits.narrow(1, 0, vocab_ - tail).amin(1, true);
+    logits.narrow(1, vocab_ - tail, tail).copy_(lowest.expand({logits.size(0), tail}));
   }
 
   // The rows of the head that are never scored, as the logits show them; by ids alone, a few counts
@@ -114,8 +141,9 @@ class Search {
     if (tail_ > 0) tails = {tail_};
     if (tail_ < 0) {
       for (const int tile : {32, 64, 128, 256, 1024}) {
+        if (2 * tile > vocab) continue;
+        tails.push_back(tile);
         if (vocab % tile != 0) tails.push_back(vocab % tile);
-        if (tile < vocab) tails.push_back(tile);
       }
     }
     std::sort(tails.begin(), tails.end());
@@ -127,91 +155,73 @@ class Search {
     }
   }
 
-  // The logits of a run with `bugs`, on the CPU only where they are compared.
-  Tensor logits_of(const Target& target, std::span<const Deviation> bugs, bool rounded) const {
-    Tensor logits = model_.logits(*target.run, bugs, rounded);
+  Tensor logits_of(const Batch& batch, std::span<const Deviation> bugs, bool rounded) const {
+    Tensor logits = model_.logits(batch.runs, bugs, rounded);
     for (const Deviation& d : bugs) {
-      if (d.bug != Bug::kHeadTail) continue;
-      const auto tail = static_cast<int64_t>(d.value);
-      const Tensor lowest = logits.narrow(1, 0, vocab_ - tail).amin(1, true);
-      logits.narrow(1, vocab_ - tail, tail).copy_(lowest.expand({logits.size(0), tail}));
+      if (d.bug == Bug::kHeadTail) set_tail(logits, static_cast<int64_t>(d.value));
     }
     return logits;
   }
 
   // Squared norm of the difference of centred logits, over the steps that can be compared.
-  static double squared_distance(const Target& target, const Tensor& theirs, const Tensor& logits) {
+  static double squared_distance(const Batch& batch, const Tensor& theirs, const Tensor& logits) {
     const Tensor difference = theirs.to(logits.device()) - centred(logits);
     const Tensor of_step = difference.pow(2).sum(1);
-    return of_step.masked_select(target.finite.to(logits.device())).sum().item<double>();
+    return of_step.masked_select(batch.finite.to(logits.device())).sum().item<double>();
   }
 
-  void measure(const Tensor& logits, const Target& target, BugFit& fit, double& distance) const {
-    if (target.logits.defined()) distance += squared_distance(target, target.logits, logits);
-    const Tensor found = target.found.to(logits.device()).unsqueeze(1);
-    const Tensor came = target.came.to(logits.device());
-    const Tensor below = logits.amax(1) - logits.gather(1, found).squeeze(1);
-    fit.wrong += static_cast<int>(((below > question_.tau) & came).sum().item<int64_t>());
-    const Tensor minus_log_p = logits.logsumexp(1) - logits.gather(1, found).squeeze(1);
-    fit.surprise += minus_log_p.masked_select(came).sum().item<double>();
+  // Adds what the bugs leave in one batch.
+  void measure(const Batch& batch, Tried& one) const {
+    const Tensor logits = logits_of(batch, one.bugs, false);
+    if (batch.logits.defined()) one.distance += squared_distance(batch, batch.logits, logits);
+    const Tensor found = batch.found.to(logits.device()).unsqueeze(1);
+    const Tensor came = batch.came.to(logits.device());
+    const Tensor logit = logits.gather(1, found).squeeze(1);
+    const Tensor below = logits.amax(1) - logit;
+    one.fit.wrong += static_cast<int>(((below > question_.tau) & came).sum().item<int64_t>());
+    const Tensor surprise = (logits.logsumexp(1) - logit).masked_select(came);
+    one.fit.surprise += surprise.sum().item<double>();
   }
 
-  BugFit fit_of(std::span<const Deviation> bugs, double& distance) const {
-    BugFit fit;
-    int64_t steps = 0;
-    for (const Target& target : targets_) {
-      measure(logits_of(target, bugs, false), target, fit, distance);
-      steps += target.came.sum().item<int64_t>();
-    }
-    fit.surprise /= static_cast<double>(std::max<int64_t>(steps, 1));
-    return fit;
+  // The bugs on the first batch.
+  Tried tried(std::vector<Deviation> bugs, std::string name, std::string text) const {
+    Tried one{std::move(bugs), {}, 0};
+    one.fit.name = std::move(name);
+    one.fit.text = std::move(text);
+    measure(batches_.front(), one);
+    return one;
   }
 
-  void measure_truth(BugFit& truth) {
-    truth = fit_of({}, of_truth_);
-    truth.name = "none";
-    if (!with_logits_) return;
-    truth.error = 1;
-    truth.rounding = rounding_of({});
+  // The bugs on the other batches.
+  void go_on(Tried& one) const {
+    for (size_t i = 1; i < batches_.size(); ++i) measure(batches_[i], one);
   }
 
   double share(double distance) const {
-    const double share = std::sqrt(distance / std::max(of_truth_, 1e-30));
+    const double share = std::sqrt(distance / std::max(truth_.distance, 1e-30));
     return std::isfinite(share) ? share : std::numeric_limits<double>::max();
   }
 
   double rounding_of(std::span<const Deviation> bugs) const {
     double distance = 0;
-    for (const Target& target : targets_) {
-      if (!target.logits.defined()) continue;
-      distance += squared_distance(target, centred(logits_of(target, bugs, false)),
-                                   logits_of(target, bugs, true));
+    for (const Batch& batch : batches_) {
+      if (!batch.logits.defined()) continue;
+      distance += squared_distance(batch, centred(logits_of(batch, bugs, false)),
+                                   logits_of(batch, bugs, true));
     }
     return share(distance);
   }
 
-  void try_bugs(std::vector<Deviation> bugs, std::string name, std::string text) {
-    double distance = 0;
-    BugFit fit = fit_of(bugs, distance);
-    fit.name = std::move(name);
-    fit.text = std::move(text);
-    if (with_logits_) fit.error = share(distance);
-    if (std::isfinite(fit.surprise)) tried_.push_back({std::move(bugs), std::move(fit)});
-  }
-
   void sort() {
     const auto key = [this](const Tried& t) {
-      return with_logits_ ? std::pair(t.fit.error, t.fit.surprise)
-                          : std::pair(static_cast<double>(t.fit.wrong), t.fit.surprise);
+      const double first = with_logits_ ? t.distance : t.fit.wrong;
+      return std::isfinite(first) ? std::pair(first, t.fit.surprise) : std::pair(1e300, 0.0);
     };
     std::stable_sort(tried_.begin(), tried_.end(),
                      [&](const Tried& a, const Tried& b) { return key(a) < key(b); });
-  }
-
-  bool explained() const {
-    if (tried_.empty()) return true;
-    const BugFit& best = tried_.front().fit;
-    return with_logits_ ? best.error <= 0.5 : best.wrong == 0;
+    if (!with_logits_) return;
+    truth_.fit.error = 1;
+    for (Tried& one : tried_) one.fit.error = share(one.distance);
   }
 
   void try_pairs() {
@@ -221,10 +231,12 @@ class Search {
       for (size_t j = i + 1; j < best.size() && now_() < end_; ++j) {
         const Deviation &a = best[i].bugs.front(), &b = best[j].bugs.front();
         if (a.bug == b.bug && a.layer == b.layer) continue;
-        try_bugs({a, b}, best[i].fit.name + "+" + best[j].fit.name,
-                 best[i].fit.text + ", and " + best[j].fit.text);
+        tried_.push_back(tried({a, b}, best[i].fit.name + "+" + best[j].fit.name,
+                               best[i].fit.text + ", and " + best[j].fit.text));
+        go_on(tried_.back());
       }
     }
+    sort();
   }
 
   const DeviantModel& model_;
@@ -232,11 +244,11 @@ class Search {
   const BugQuestion& question_;
   const std::function<double()>& now_;
   const double end_;
-  std::vector<Target> targets_;
+  std::vector<Batch> batches_;
   std::vector<KnownBug> known_;
   bool with_logits_ = false;
   int tail_ = -1;  // rows of the head that no run scores; -1: no logits are shown
-  double of_truth_ = 0;
+  Tried truth_;
   std::vector<Tried> tried_;
 };
 

@@ -9,8 +9,8 @@
 namespace mkbench {
 
 // `config`: of the truth whose tensors the model has. `now`: a clock in seconds. Two bugs together
-// are tried where no single one explains more than half of the error (without logits: all ids), and
-// only among the five best. Throws libtorch's exceptions.
+// are tried among the five best, where each leaves more than half of the error of the logits; ids
+// alone fit too many pairs. Throws libtorch's exceptions.
 BugFits search_bugs(const DeviantModel& model, const ModelConfig& config,
                     const BugQuestion& question, const std::function<double()>& now);
 

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -13,19 +14,20 @@ namespace mkbench {
 
 using at::Tensor;
 
-// One sequence through the model. Rows are first in every tensor but those of attention's heads,
-// [heads, rows, head_dim].
+// Sequences through the model, padded at their ends to the longest. Hidden states are
+// [runs, rows, hidden], heads [runs, heads, rows, head_dim].
 class DeviantModel::Pass {
  public:
-  Pass(const ModelTensors& m, const Rope& rope, const ObservedRun& run,
+  Pass(const ModelTensors& m, const Rope& rope, std::span<const ObservedRun> runs,
        std::span<const Deviation> bugs, bool rounded)
-      : m_(m),
-        rope_(rope),
-        run_(run),
-        bugs_(bugs),
-        rounded_(rounded),
-        rows_(static_cast<int64_t>(run.ids.size())),
-        decoded_(run.prompt - 1) {}
+      : m_(m), rope_(rope), runs_(runs), bugs_(bugs), rounded_(rounded) {
+    std::vector<float> decoded;
+    for (const ObservedRun& run : runs) {
+      rows_ = std::max(rows_, static_cast<int64_t>(run.ids.size()));
+      decoded.push_back(static_cast<float>(run.prompt - 1));
+    }
+    decoded_ = at::tensor(decoded).to(m.real.device()).view({count(), 1});
+  }
 
   Tensor logits() {
     Tensor h = embed();
@@ -37,8 +39,7 @@ class DeviantModel::Pass {
       for (int times = has(Bug::kLayerTwice, l) ? 2 : 1; times > 0; --times)
         h = layer(m_.layers[static_cast<size_t>(from)], l, h);
     }
-    const auto steps = static_cast<int64_t>(run_.found.size());
-    return head(h.narrow(0, rows_ - steps, steps));
+    return head(h.flatten(0, 1).index_select(0, steps()));
   }
 
  private:
@@ -54,18 +55,36 @@ class DeviantModel::Pass {
     return nullptr;
   }
   Tensor round(const Tensor& x) const { return rounded_ ? x.to(at::kBFloat16).to(at::kFloat) : x; }
+  int64_t count() const { return static_cast<int64_t>(runs_.size()); }
   Tensor row_numbers() const { return at::arange(rows_, m_.real); }
+  Tensor on_device(const std::vector<int64_t>& numbers) const {
+    return at::tensor(numbers, at::kLong).to(m_.real.device());
+  }
+
+  // The rows whose logits are wanted, counted through all runs.
+  Tensor steps() const {
+    std::vector<int64_t> steps;
+    int64_t end = 0;
+    for (const ObservedRun& run : runs_) {
+      const auto found = static_cast<int64_t>(run.found.size());
+      const int64_t last = end + static_cast<int64_t>(run.ids.size());
+      for (int64_t r = last - found; r < last; ++r) steps.push_back(r);
+      end += rows_;
+    }
+    return on_device(steps);
+  }
 
   Tensor embed() const {
-    std::vector<int64_t> ids(run_.ids.begin(), run_.ids.end());
-    if (has(Bug::kIdLate)) {
-      for (size_t r = static_cast<size_t>(run_.prompt); r < ids.size(); ++r)
-        ids[r] = run_.ids[r - 1];
+    std::vector<int64_t> ids;
+    for (const ObservedRun& run : runs_) {
+      const bool late = has(Bug::kIdLate);
+      for (size_t r = 0; r < run.ids.size(); ++r)
+        ids.push_back(run.ids[late && r >= static_cast<size_t>(run.prompt) ? r - 1 : r]);
+      ids.resize(static_cast<size_t>((&run - runs_.data() + 1) * rows_));
     }
-    const Tensor at_device = at::tensor(ids, at::kLong).to(m_.real.device());
     const Tensor& table = has(Bug::kEmbeddingOfHead) ? m_.lm_head : m_.embed;
-    return m_.scaled(at::embedding(table, at_device).to(at::kFloat)) *
-           value(Bug::kEmbeddingFactor, 1);
+    const Tensor rows = at::embedding(table, on_device(ids)).to(at::kFloat);
+    return m_.scaled(rows).view({count(), rows_, -1}) * value(Bug::kEmbeddingFactor, 1);
   }
 
   // x / rms(x) * weight over the last dimension.
@@ -120,15 +139,16 @@ class DeviantModel::Pass {
 
   // --- RoPE ---
 
+  // [runs, rows]
   Tensor positions() const {
-    Tensor p = row_numbers();
-    const double shift = has(Bug::kDecodeRestarts) ? -static_cast<double>(decoded_)
-                                                   : value(Bug::kDecodePositions, 0);
-    p.narrow(0, decoded_, rows_ - decoded_).add_(shift);
-    return p;
+    const Tensor at = row_numbers().view({1, rows_});
+    const Tensor shift = has(Bug::kDecodeRestarts)
+                             ? -decoded_
+                             : at::full_like(decoded_, value(Bug::kDecodePositions, 0));
+    return at + shift * (at >= decoded_);
   }
 
-  // cos and sin, [rows, dim / 2] each, for a rotation of `dim` dimensions.
+  // cos and sin, [runs, 1, rows, dim / 2] each, for a rotation of `dim` dimensions.
   std::pair<Tensor, Tensor> angles(int64_t dim, const Tensor& at) const {
     const Tensor exponent = at::arange(0, dim, 2, at::kFloat) / dim * value(Bug::kRopeExponent, 1);
     Rope rope = rope_;
@@ -137,13 +157,12 @@ class DeviantModel::Pass {
     const Tensor frequencies = at::reciprocal(at::pow(rope.theta, exponent));
     scale_frequencies(
         rope, {frequencies.mutable_data_ptr<float>(), static_cast<size_t>(frequencies.numel())});
-    const Tensor all = at.view({rows_, 1}) * frequencies.to(m_.real.device());
-    Tensor cos = all.cos(), sin = all.sin();
-    if (has(Bug::kRopeSwapped)) std::swap(cos, sin);
-    return {cos, has(Bug::kRotateSign) ? -sin : sin};
+    const Tensor all = at.view({count(), 1, rows_, 1}) * frequencies.to(m_.real.device());
+    const Tensor sin = all.sin();
+    return {all.cos(), has(Bug::kRotateSign) ? -sin : sin};
   }
 
-  // Rotates x [heads, rows, dim].
+  // Rotates x [runs, heads, rows, dim].
   Tensor rotate(const Tensor& x, const Tensor& at) const {
     if (has(Bug::kRopeMissing)) return x;
     const int64_t dim = has(Bug::kRopeHalf) ? x.size(-1) / 2 : x.size(-1), half = dim / 2;
@@ -168,19 +187,19 @@ class DeviantModel::Pass {
     return has(Bug::kTransposed) && value(Bug::kTransposed, 0) == role ? matrix.t() : matrix;
   }
 
-  // x [rows, hidden] -> [heads, rows, head_dim]; `first_bias`: the first row in qkv_bias.
+  // x [runs, rows, hidden] -> [runs, heads, rows, head_dim]; `first_bias`: the first row in qkv_bias.
   Tensor project(const LayerTensors& w, const Tensor& x, const Tensor& matrix, int role,
                  int64_t heads, int64_t first_bias) const {
     Tensor all = apply(x, matrix_of(matrix, role));
     const double dropped = value(Bug::kBiasDropped, -1);
     if (w.qkv_bias.defined() && dropped != 0 && dropped != role + 1)
       all = all + w.qkv_bias.narrow(0, first_bias, all.size(-1));
-    return round(all).view({rows_, heads, -1}).transpose(0, 1);
+    return round(all).view({count(), rows_, heads, -1}).transpose(1, 2);
   }
 
   Tensor head_norm(const Tensor& x, const Tensor& weight) const {
     if (!has(Bug::kQkNormWhole)) return norm(x, weight, has(Bug::kNormUnweighted));
-    const Tensor scale = at::rsqrt(x.pow(2).mean(at::IntArrayRef({0, 2}), true) + m_.eps);
+    const Tensor scale = at::rsqrt(x.pow(2).mean(at::IntArrayRef({1, 3}), true) + m_.eps);
     return x * scale * weight;
   }
 
@@ -195,21 +214,22 @@ class DeviantModel::Pass {
     return normed && late ? head_norm(y, weight) : y;
   }
 
-  // [rows, rows], true where a row (the first dimension) sees another.
+  // [runs, 1, rows, rows], true where a row (the third dimension) sees another.
   Tensor seen() const {
-    const Tensor i = row_numbers().view({rows_, 1}), j = row_numbers().view({1, rows_});
+    const Tensor i = row_numbers().view({1, 1, rows_, 1}), j = row_numbers().view({1, 1, 1, rows_});
+    const Tensor decoded = decoded_.view({count(), 1, 1, 1});
     Tensor mask = j <= i;
     if (unseen_newest())
-      mask = mask & ((j < i) | (i == 0) | (i < (has(Bug::kNewestUnseenInDecode) ? decoded_ : 0)));
-    if (has(Bug::kNextSeen)) mask = (j <= i + 1) & ((j < decoded_) | (j <= i));
-    if (has(Bug::kNoMask)) mask = mask | ((i < decoded_) & (j < decoded_));
-    if (has(Bug::kFirstUnseen)) mask = mask & ((j > 0) | (i == 0));
+      mask = mask & ((j < i) | (i == 0) | (has(Bug::kNewestUnseenInDecode) ? i < decoded : i < 0));
+    if (has(Bug::kNextSeen)) mask = (j <= i + 1) & ((j < decoded) | (j <= i));
+    if (has(Bug::kNoMask)) mask = mask | ((i < decoded) & (j < decoded));
+    if (has(Bug::kFirstUnseen) || has(Bug::kRowBefore)) mask = mask & ((j > 0) | (i == 0));
     if (has(Bug::kWindow)) mask = mask & (j > i - value(Bug::kWindow, 0));
     if (has(Bug::kEveryNthUnseen)) {
       const double n = value(Bug::kEveryNthUnseen, 0);
-      mask = mask & ((j.remainder(n) != n - 1) | (j == i));
+      mask = mask & ((j.remainder(n) != n - 1) | (i == 0));
     }
-    if (has(Bug::kPromptForgotten)) mask = mask & ((i < decoded_) | (j >= decoded_));
+    if (has(Bug::kPromptForgotten)) mask = mask & ((i < decoded) | (j >= decoded));
     return mask;
   }
   bool unseen_newest() const {
@@ -222,11 +242,11 @@ class DeviantModel::Pass {
     std::vector<int64_t> heads;
     for (int64_t h = 0; h < m_.shape.heads; ++h)
       heads.push_back(has(Bug::kGqaFirst) ? 0 : has(Bug::kGqaMap) ? h % kv : h / group);
-    return at::tensor(heads, at::kLong).to(m_.real.device());
+    return on_device(heads);
   }
 
   Tensor rows_late(const Tensor& x) const {
-    return at::cat({x.narrow(1, 0, 1), x.narrow(1, 0, rows_ - 1)}, 1);
+    return at::cat({x.narrow(2, 0, 1), x.narrow(2, 0, rows_ - 1)}, 2);
   }
 
   Tensor values(const LayerTensors& w, const Tensor& x, const Tensor& at) const {
@@ -237,9 +257,9 @@ class DeviantModel::Pass {
     if (has(Bug::kValueNormed) && w.k_norm.defined()) v = norm(v, w.k_norm);
     if (has(Bug::kRopeOfValues)) v = rotate(v, at);
     if (has(Bug::kNextValueHead)) {
-      const Tensor next = v.roll(-1, 0);
+      const Tensor next = v.roll(-1, 1);
       v = value(Bug::kNextValueHead, 0) == 0
-              ? at::cat({next.narrow(0, 0, 1), v.narrow(0, 1, v.size(0) - 1)})
+              ? at::cat({next.narrow(1, 0, 1), v.narrow(1, 1, v.size(1) - 1)}, 1)
               : next;
     }
     return has(Bug::kValuesLate) ? rows_late(v) : v;
@@ -258,19 +278,22 @@ class DeviantModel::Pass {
                          !has(Bug::kRopeOfQueries), at);
     if (has(Bug::kKeysLate)) key = rows_late(key);
     const Tensor of_head = kv_heads();
-    const Tensor keys = key.index_select(0, of_head);
-    Tensor v = values(w, x, at).index_select(0, of_head);
+    const Tensor keys = key.index_select(1, of_head);
+    Tensor v = values(w, x, at).index_select(1, of_head);
     const double factor = m_.scaling * value(Bug::kScoreFactor, 1);
-    Tensor scores = at::matmul(query, keys.transpose(1, 2)) * factor;
+    Tensor scores = at::matmul(query, keys.transpose(2, 3)) * factor;
     scores = scores.masked_fill(~seen(), -std::numeric_limits<double>::infinity());
-    if (has(Bug::kZeroRowSeen) || has(Bug::kNewestZero)) {  // a row of K and V that holds zeros
-      scores = at::cat({scores, at::zeros({scores.size(0), rows_, 1}, m_.real)}, -1);
-      v = at::cat({v, at::zeros({v.size(0), 1, v.size(2)}, m_.real)}, 1);
+    if (has(Bug::kZeroRowSeen) || has(Bug::kNewestZero) ||
+        has(Bug::kRowBefore)) {  // a row of K and V that holds zeros
+      scores = at::cat({scores, at::zeros({count(), m_.shape.heads, rows_, 1}, m_.real)}, -1);
+      v = at::cat({v, at::zeros({count(), v.size(1), 1, v.size(3)}, m_.real)}, 2);
     }
-    const Tensor mixed = round(at::matmul(round(at::softmax(scores, -1)), v));
+    const Tensor shares =
+        has(Bug::kSoftmaxSum) ? (scores - scores.amax(-1, true)).exp() : at::softmax(scores, -1);
+    const Tensor mixed = round(at::matmul(round(shares), v));
     const Tensor merged =
-        has(Bug::kHeadsUnmerged) ? mixed.permute({1, 2, 0}) : mixed.transpose(0, 1);
-    return round(apply(merged.reshape({rows_, q}), matrix_of(w.o_proj, 3)));
+        has(Bug::kHeadsUnmerged) ? mixed.permute({0, 2, 3, 1}) : mixed.transpose(1, 2);
+    return round(apply(merged.reshape({count(), rows_, q}), matrix_of(w.o_proj, 3)));
   }
 
   // --- head ---
@@ -290,16 +313,16 @@ class DeviantModel::Pass {
 
   const ModelTensors& m_;
   const Rope& rope_;
-  const ObservedRun& run_;
+  const std::span<const ObservedRun> runs_;
   const std::span<const Deviation> bugs_;
   const bool rounded_;
-  const int64_t rows_;
-  const int64_t decoded_;  // the first row that decode() computed
+  int64_t rows_ = 0;  // of the longest run
+  Tensor decoded_;    // [runs, 1], the first row that decode() computed
 };
 
-Tensor DeviantModel::logits(const ObservedRun& run, std::span<const Deviation> bugs,
+Tensor DeviantModel::logits(std::span<const ObservedRun> runs, std::span<const Deviation> bugs,
                             bool rounded) const {
-  return Pass(m_, rope_, run, bugs, rounded).logits();
+  return Pass(m_, rope_, runs, bugs, rounded).logits();
 }
 
 }  // namespace mkbench

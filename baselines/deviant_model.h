@@ -18,9 +18,9 @@ class DeviantModel {
   // `tensors`: of the truth, in fp32; must outlive the model.
   DeviantModel(const ModelTensors& tensors, const Rope& rope) : m_(tensors), rope_(rope) {}
 
-  // Logits of the run's last found.size() rows, fp32 [found.size(), vocab]. `rounded`: every result
-  // of an operation is rounded to bf16, as eager does.
-  at::Tensor logits(const ObservedRun& run, std::span<const Deviation> bugs,
+  // Logits of the last found.size() rows of every run, one run behind the other, fp32
+  // [steps, vocab]. `rounded`: every result of an operation is rounded to bf16, as eager does.
+  at::Tensor logits(std::span<const ObservedRun> runs, std::span<const Deviation> bugs,
                     bool rounded = false) const;
 
  private:

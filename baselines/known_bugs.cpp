@@ -53,7 +53,8 @@ std::vector<Kind> kinds(const ModelConfig& config, int rows) {
   return {
       {Bug::kRopeInterleaved, "rope_interleaved",
        say("RoPE pairs (2i, 2i + 1) instead of (i, i + " + half + ")")},
-      {Bug::kRotateSign, "rotate_sign", say("RoPE turns backwards: the sign of sin")},
+      {Bug::kRotateSign, "rotate_sign",
+       say("RoPE turns backwards: the sign of sin, or sin and cos changed places")},
       {Bug::kRopeTheta, "rope_theta", [](double v) { return "rope_theta " + number(v); },
        others({1e4, 1e5, 5e5, 1e6}, config.rope.theta)},
       {Bug::kRopeUnscaled,
@@ -65,14 +66,12 @@ std::vector<Kind> kinds(const ModelConfig& config, int rows) {
       {Bug::kRopeOfQueries, "rope_of_queries", say("RoPE of q alone; k is not rotated")},
       {Bug::kRopeOfKeys, "rope_of_keys", say("RoPE of k alone; q is not rotated")},
       {Bug::kRopeOfValues, "rope_of_values", say("RoPE of v too")},
-      {Bug::kRopeSwapped, "rope_sin_cos", say("RoPE's sin and cos changed places")},
       {Bug::kRopePairsShifted, "rope_pairs_shifted",
        say("RoPE pairs (i, i + " + half + " + 1) instead of (i, i + " + half + ")")},
       {Bug::kRopeExponent,
        "rope_exponent",
        [](double v) {
-         return "RoPE's exponents are " + number(v) + " times theirs: theta^(-" + number(2 * v) +
-                "i / head_dim)";
+         return "RoPE frequencies theta^(-" + std::string(v < 1 ? "" : "4") + "i / head_dim)";
        },
        {0.5, 2}},
       {Bug::kRopeHalf,
@@ -123,6 +122,8 @@ std::vector<Kind> kinds(const ModelConfig& config, int rows) {
       {Bug::kFinalNormUnweighted, "final_norm_dropped", say("the final norm without its weights")},
       {Bug::kScoreFactor, "scale_missing", say("scores without 1 / sqrt(head_dim)"), {scale}},
       {Bug::kScoreFactor, "scale_twice", say("scores times 1 / sqrt(head_dim) twice"), {1 / scale}},
+      {Bug::kScoreFactor, "softmax_base_2", say("softmax with 2^x for e^x"), {std::log(2.0)}},
+      {Bug::kSoftmaxSum, "softmax_sum", say("softmax without the division by its sum")},
       {Bug::kScoreFactor,
        "scale_hidden",
        say("scores times 1 / sqrt(hidden)"),
@@ -146,6 +147,9 @@ std::vector<Kind> kinds(const ModelConfig& config, int rows) {
        say("the newest KV row is read before it is written, as zeros")},
       {Bug::kZeroRowSeen, "zero_row_seen",
        say("attention reads one KV row too many, which holds zeros")},
+      {Bug::kRowBefore, "kv_row_before",
+       say("KV rows are written one position too early, and the last one that is read holds "
+           "zeros")},
       {Bug::kNextSeen, "next_row_seen", say("rows of the prompt see the row behind them")},
       {Bug::kNoMask, "no_causal_mask", say("rows of the prompt see the whole prompt")},
       {Bug::kFirstUnseen, "first_row_unseen", say("attention leaves out KV row 0")},

@@ -14,8 +14,7 @@ enum class Bug {
   kRopeInterleaved,
   kRopePairsShifted,
   kRotateSign,
-  kRopeSwapped,  // sin for cos
-  kRopeTheta,    // value: theta
+  kRopeTheta,  // value: theta
   kRopeUnscaled,
   kRopeExponent,  // value: factor on the exponents 2i / head_dim
   kRopeMissing,
@@ -46,6 +45,7 @@ enum class Bug {
   kValueNormed,
   // Attention
   kScoreFactor,  // value: factor on the scores
+  kSoftmaxSum,
   kGqaMap,
   kGqaFirst,
   kNextValueHead,
@@ -55,6 +55,7 @@ enum class Bug {
   kNextSeen,
   kNoMask,
   kZeroRowSeen,
+  kRowBefore,
   kFirstUnseen,
   kWindow,  // value: rows
   kEveryNthUnseen,

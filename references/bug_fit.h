@@ -30,7 +30,7 @@ struct BugFit {
   double error = -1;     //
   double rounding = -1;  // the error that bf16 arithmetic with this bug would leave
   int wrong = 0;         // the engine's ids that this bug does not give, near ties aside
-  double surprise = 0;   // mean -log p(id) of the engine's ids in the bug's softmax
+  double surprise = 0;   // sum of -log p(id) of the engine's ids in the bug's softmax
 };
 
 struct BugFits {

@@ -138,6 +138,7 @@ def parity_of(case: dict) -> list:
         found.append({"engine": labels[engine["name"]], "verdict": parity["verdict"], "kind": kind_of(parity["verdict"]),
                       "reason": parity["reason"], "judged_in": parity.get("judged_in", ""), "counts": counts,
                       "strict": parity_text(engine), "localised": parity.get("localised", ""),
+                      "bug": parity.get("diagnosis", {}).get("text", ""),
                       "prompt": parity.get("text_prompt", ""), "text": parity.get("text", ""),
                       "checks": checks, "rows": rows, "all": len(parity["rows"])})
     return found

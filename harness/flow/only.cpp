@@ -7,6 +7,7 @@
 
 #include "harness/engines/plugin_file.h"
 #include "harness/flow/text.h"
+#include "harness/judge/diagnosis.h"
 #include "harness/judge/ratios.h"
 #include "references/base/error.h"
 #include "references/base/sha256.h"
@@ -162,7 +163,11 @@ void run_only(const CaseJob& job, const CaseServices& services, const ModelWeigh
           replay_step({.candidate = *c.engine, .truth = *truth, .baseline = *judge.engine}, prompt,
                       step, options);
       name_step(job, weights, c.name, by_name, failed);
-      const ParityReport report = report_of(failed, precision_of(c.name, c.engine->capabilities()));
+      ParityReport report = report_of(failed, precision_of(c.name, c.engine->capabilities()));
+      if (report.verdict != Verdict::kPass) {
+        report.diagnosis = diagnose_step(*c.engine, *truth, failed, options.vocab,
+                                         options.logits_bf16, clock_of(services));
+      }
       sink.send(ParityJudged{c.name, report});
       if (report.verdict == Verdict::kPass)
         send_verdict(sink, c.name, Verdict::kPass, "");

@@ -293,6 +293,8 @@ void Trials::localise_swept(const std::string& name, const std::vector<GreedyRef
     watch_.begin("localising", name, candidate.get());
     step = repeat_step({.candidate = *candidate, .truth = *truth, .baseline = *baseline}, step,
                        replay_options(step.pairwise_d, name, weights.config.shape, references));
+    report.diagnosis = diagnose_step(*candidate, *truth, step, weights.config.shape.vocab,
+                                     rounds_logits(name), clock_of(services_));
   } catch (const Error& error) {
     step.localised = fmt::format("not localised: {}", error.what());
   }
@@ -327,8 +329,10 @@ void Trials::localise_failure(Engine& engine, const std::string& name, Engine& b
     const double step_of_bf16 = bf16_step(prompt->steps[static_cast<size_t>(step)].max_abs);
     watch_.begin("looking for the bug", name, &engine);
     report.diagnosis = diagnose(
-        engine, *truth, replay_windows(*reference, report.rows, *prompt, step), options.vocab,
-        options.pairwise_d + (options.logits_bf16 ? step_of_bf16 : 0), clock_of(services_));
+        engine, *truth,
+        replay_windows(*reference, report.rows, *prompt, step, engine.capabilities().logits),
+        options.vocab, options.pairwise_d + (options.logits_bf16 ? step_of_bf16 : 0),
+        clock_of(services_));
   } catch (const Error& error) {
     report.localised = fmt::format("not localised: {}", error.what());
   }

@@ -3,20 +3,25 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "harness/judge/findings.h"
+#include "harness/judge/ratios.h"
+#include "harness/judge/replay.h"
 
 namespace mkbench {
 namespace {
 
-// Steps of a window before and behind the failing one, and the number of windows.
+// Steps of a window before and behind the failing one, and the number of windows, which tell less
+// where the engine shows no logits.
 constexpr int kStepsBefore = 7, kStepsBehind = 9;
-constexpr size_t kWindows = 4;
+constexpr size_t kWindows = 4, kWindowsOfIds = 8;
 
-// A bug fits if it leaves at most half of the error, and at most kTimesRounding times what bf16
-// arithmetic with the bug leaves: an engine of the class bf16 may have 1.5 times eager's error.
-constexpr double kLeastExplained = 0.5, kTimesRounding = 2;
+// A bug fits if it leaves at most half of the error, and little more than rounding explains: the
+// limit of R_rms times this, and at most kMostRounding, times what bf16 arithmetic with the bug
+// leaves.
+constexpr double kLeastExplained = 0.5, kTimesLimit = 4.0 / 3, kMostRounding = 8;
 // Bugs whose errors differ by less are not told apart.
 constexpr double kAlike = 1.25;
 // Ids alone name one bug only where at least so many of them are not the truth's: one or two agree
@@ -52,7 +57,9 @@ ObservedRun observe(Engine& engine, const ReplayWindow& window, int vocab) {
   return run;
 }
 
-std::string percent(double share) { return fmt::format("{:.2g} %", 100 * share); }
+std::string percent(double share) {
+  return share < 1e-4 ? "below 0.01 %" : fmt::format("{:.2g} %", 100 * share);
+}
 
 // "a; b; c and 4 more"
 std::string list_of(const std::vector<BugFit>& fits) {
@@ -63,13 +70,14 @@ std::string list_of(const std::vector<BugFit>& fits) {
   return text;
 }
 
-std::string by_logits(const BugFits& fits, std::vector<BugFit>& fitting) {
-  if (1 <= kTimesRounding * fits.truth.rounding) {
-    return "the logits are the truth's but for rounding: the fault lies behind them, in the choice "
-           "of the id or where ids are written";
+std::string by_logits(const BugFits& fits, double times_rounding, std::vector<BugFit>& fitting) {
+  if (1 <= times_rounding * fits.truth.rounding) {
+    return "where the steps were repeated the logits are the truth's but for rounding: what is "
+           "wrong "
+           "lies behind them (the choice of the id, where ids are written) or did not happen again";
   }
   const BugFit& best = fits.best.front();
-  if (best.error > kLeastExplained || best.error > kTimesRounding * best.rounding) {
+  if (best.error > kLeastExplained || best.error > times_rounding * best.rounding) {
     if (best.error > kLeastExplained) return "no known bug fits";
     return fmt::format("no known bug fits; the nearest leaves {} of the error: {}",
                        percent(best.error), best.text);
@@ -102,7 +110,7 @@ std::string by_ids(const BugFits& fits, std::vector<BugFit>& fitting) {
 
 std::vector<ReplayWindow> replay_windows(const GreedyReference& reference,
                                          const std::vector<ParityRow>& rows,
-                                         const ReferencePrompt& failing, int step) {
+                                         const ReferencePrompt& failing, int step, bool logits) {
   const auto window = [](const ReferencePrompt& prompt, int around) {
     const int first = std::max(0, around - kStepsBefore);
     const int end = std::min(static_cast<int>(prompt.steps.size()), around + kStepsBehind);
@@ -123,13 +131,14 @@ std::vector<ReplayWindow> replay_windows(const GreedyReference& reference,
   std::stable_sort(others.begin(), others.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });
   for (const auto& [key, of] : others) {
-    if (all.size() < kWindows && rows_of(*of.prompt, of.first + of.count) <= kMostDiagnosedRows)
+    if (all.size() < (logits ? kWindows : kWindowsOfIds) &&
+        rows_of(*of.prompt, of.first + of.count) <= kMostDiagnosedRows)
       all.push_back(of);
   }
   return all;
 }
 
-Diagnosis conclude_diagnosis(const BugFits& fits) {
+Diagnosis conclude_diagnosis(const BugFits& fits, double rms_limit) {
   Diagnosis diagnosis{.tried = fits.tried, .known = fits.known};
   std::vector<BugFit> fitting;
   if (fits.best.empty()) {
@@ -137,7 +146,8 @@ Diagnosis conclude_diagnosis(const BugFits& fits) {
     return diagnosis;
   }
   const bool with_logits = fits.truth.error >= 0;
-  diagnosis.text = with_logits ? by_logits(fits, fitting) : by_ids(fits, fitting);
+  const double times_rounding = std::min(kTimesLimit * rms_limit, kMostRounding);
+  diagnosis.text = with_logits ? by_logits(fits, times_rounding, fitting) : by_ids(fits, fitting);
   for (const BugFit& fit : fitting) diagnosis.names.push_back(fit.name);
   if (with_logits) {
     diagnosis.error = fits.best.front().error;
@@ -168,7 +178,18 @@ Diagnosis diagnose(Engine& candidate, Engine& truth, const std::vector<ReplayWin
   question.seconds = std::max(0.0, end - now());
   const std::optional<BugFits> fits = truth.explain(question);
   if (!fits) return {.text = "not diagnosed: this truth tries no bugs"};
-  return conclude_diagnosis(*fits);
+  return conclude_diagnosis(*fits, limits_of(candidate.capabilities().precision).rms);
+}
+
+Diagnosis diagnose_step(Engine& candidate, Engine& truth, const FailedStep& failed, int vocab,
+                        bool logits_bf16, const Now& now) {
+  const ReferencePrompt prompt = prompt_of(failed);
+  const int steps = static_cast<int>(prompt.steps.size());
+  const int first = std::max(0, steps - 1 - kStepsBefore);
+  double tau = failed.pairwise_d;
+  if (logits_bf16 && !failed.expected_top.empty())
+    tau += bf16_step(std::abs(failed.expected_top.front().logit));
+  return diagnose(candidate, truth, {{&prompt, first, steps - first}}, vocab, tau, now);
 }
 
 }  // namespace mkbench

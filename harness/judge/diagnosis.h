@@ -25,18 +25,23 @@ struct ReplayWindow {
 };
 
 // Steps around step `step` of the failing prompt, and around the first wrong step of the shortest
-// other prompts that fail; where few fail, the first steps of the shortest of the others.
+// other prompts that fail; where few fail, the first steps of the shortest of the others. `logits`:
+// the engine shows them; without them more windows are needed.
 std::vector<ReplayWindow> replay_windows(const GreedyReference& reference,
                                          const std::vector<ParityRow>& rows,
-                                         const ReferencePrompt& failing, int step);
+                                         const ReferencePrompt& failing, int step, bool logits);
 
 // Repeats the windows, teacher-forced, on the candidate, and asks the truth which bug fits. `tau`:
 // as in BugQuestion. Throws what the engines throw.
 Diagnosis diagnose(Engine& candidate, Engine& truth, const std::vector<ReplayWindow>& windows,
                    int vocab, double tau, const Now& now);
 
-// Says what the fits mean. A bug is named alone only if bf16 rounding explains what it leaves of
-// the error, and no other bug does nearly as well.
-Diagnosis conclude_diagnosis(const BugFits& fits);
+// diagnose() for one failed step and those before it.
+Diagnosis diagnose_step(Engine& candidate, Engine& truth, const FailedStep& failed, int vocab,
+                        bool logits_bf16, const Now& now);
+
+// Says what the fits mean. `rms_limit`: of R_rms, for the engine's precision class. A bug is named
+// alone only if rounding explains what it leaves of the error, and no other bug does nearly as well.
+Diagnosis conclude_diagnosis(const BugFits& fits, double rms_limit);
 
 }  // namespace mkbench

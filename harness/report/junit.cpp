@@ -123,8 +123,11 @@ Suite engine_suite(const CaseReport& c, const EngineReport& e) {
   if (e.receipts_checked > 0 && !(e.parity && find_check(*e.parity, Check::kReceipts)))
     suite.cases.push_back(receipts_case(e));
   TestCase verdict = junit_verdict("verdict", e.verdict, e.reasons);
-  if (verdict.outcome == Outcome::kFailure && e.parity && !e.parity->localised.empty())
-    verdict.detail += (verdict.detail.empty() ? "" : "\n") + e.parity->localised;
+  if (verdict.outcome == Outcome::kFailure && e.parity) {
+    for (const std::string& line : {e.parity->localised, e.parity->diagnosis.text}) {
+      if (!line.empty()) verdict.detail += (verdict.detail.empty() ? "" : "\n") + line;
+    }
+  }
   suite.cases.push_back(std::move(verdict));
   return suite;
 }

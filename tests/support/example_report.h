@@ -189,6 +189,7 @@ inline Report example_failed_report() {
   wrong.parity->checks[0].value = 2.5;
   wrong.receipts_wrong = 3;
   wrong.parity->localised = "KV row 4 of layer 7 first";
+  wrong.parity->diagnosis = {.text = "the logits are those of: GELU for SiLU", .names = {"gelu"}};
   EngineReport& hung = r.cases[1].engines[1];
   hung.verdict = Verdict::kHang;
   hung.parity.reset();
