@@ -42,7 +42,7 @@ class Buggy(StepDecoder):
             theta = 1e4
         exponents = torch.arange(0, self.dim, 2, device=self.device) / self.dim
         self.frequencies = theta ** -exponents
-        rows = (self.layers, self.max_context, self.kv, self.dim)
+        rows = (self.layers + 1, self.max_context, self.kv, self.dim)
         self.keys, self.values = (torch.zeros(rows, device=self.device) for _ in range(2))
 
     def norm(self, x, weight):
@@ -69,7 +69,7 @@ class Buggy(StepDecoder):
         low, high = x.chunk(2, -1)
         return torch.cat((low * cos - high * sin, high * cos + low * sin), -1)
 
-    def attention(self, x, get, layer, position):
+    def attention(self, x, get, cache, position):
         q, k, v = (functional.linear(x, get(f"self_attn.{p}_proj.weight")).view(-1, self.dim) for p in "qkv")
         if self.has("kv_swapped"):
             k, v = v, k
@@ -83,7 +83,7 @@ class Buggy(StepDecoder):
             k = self.rotate(k, position)
         if late:
             q, k = q_norm(q), k_norm(k)
-        self.keys[layer, position], self.values[layer, position] = k, v
+        self.keys[cache, position], self.values[cache, position] = k, v
 
         begin, end = 0, position + 1
         if self.has("mask_one_less"):
@@ -94,7 +94,7 @@ class Buggy(StepDecoder):
             begin = min(1, position)
         group = self.heads // self.kv
         kv_head = [h % self.kv if self.has("gqa_map") else h // group for h in range(self.heads)]
-        keys, values = (cache[layer, begin:end, kv_head] for cache in (self.keys, self.values))
+        keys, values = (rows[cache, begin:end, kv_head] for rows in (self.keys, self.values))
         scores = torch.einsum("hd,thd->ht", q, keys)
         if not self.has("scale_missing"):
             scores = scores / (self.dim if self.has("scale_twice") else math.sqrt(self.dim))
@@ -117,11 +117,11 @@ class Buggy(StepDecoder):
             gate = functional.silu(gate)
         return functional.linear(gate * up, get("mlp.down_proj.weight"))
 
-    def run_layer(self, h, layer, position):
+    def run_layer(self, h, layer, cache, position):
         def get(name):
             return self.weights[f"model.layers.{layer}.{name}"]
 
-        out = self.attention(self.norm(h, get("input_layernorm.weight")), get, layer, position)
+        out = self.attention(self.norm(h, get("input_layernorm.weight")), get, cache, position)
         h = out if self.has("attention_residual_missing") else h + out
         x = h if self.has("post_norm_missing") else self.norm(h, get("post_attention_layernorm.weight"))
         out = self.mlp(x, get)
@@ -136,9 +136,9 @@ class Buggy(StepDecoder):
         for layer in range(self.layers):
             if self.has("layer_skipped") and layer == 2:
                 continue
-            h = self.run_layer(h, layer, position)
+            h = self.run_layer(h, layer, layer, position)
             if self.has("layer_repeated") and layer == 2:
-                h = self.run_layer(h, layer, position)
+                h = self.run_layer(h, layer, self.layers, position)
         x = h if self.has("final_norm_missing") else self.norm(h, self.weights["model.norm.weight"])
         found = functional.linear(x, self.weights["lm_head.weight"])
         if self.has("head_shifted"):

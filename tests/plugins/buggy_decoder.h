@@ -29,7 +29,7 @@ struct Decoder {
   int rows;  // of the KV cache
   const uint16_t *embedding, *head, *final_norm;
   const Layer* layers;
-  float *keys, *values;                                   // [layers, rows, kv_heads * head_dim]
+  float *keys, *values;                                   // [layers + 1, rows, kv_heads * head_dim]
   float *h, *x, *q, *k, *v, *mixed, *gate, *up, *logits;  // a vector of this step each
   float* scores;                                          // [heads, rows]
   const float* turns;                                     // cos, sin: [rows + 2, head_dim / 2, 2]
@@ -267,7 +267,10 @@ BUGGY void run_layers(const Decoder& d, int token, int position, int prompt) {
     int weights = d.has(Bug::first_layer_alone) ? 0 : n;
     if (d.has(Bug::layer_before) && n == 2) weights = 1;
     run_layer(d, d.layers[weights], n, position, prompt);
-    if (d.has(Bug::layer_repeated) && n == 2) run_layer(d, d.layers[n], n, position, prompt);
+    if (d.has(Bug::layer_repeated) && n == 2)  // with KV rows of its own
+      run_layer(d, d.layers[n], d.m.layers, position, prompt);
+    if (d.has(Bug::layer_repeated_in_place) && n == 2)
+      run_layer(d, d.layers[n], n, position, prompt);
     if (d.has(Bug::signs_flipped) && n == 1)
       each(hidden, [&](int i) { d.h[i] = i % 16 == 0 ? -d.h[i] : d.h[i]; });
   }

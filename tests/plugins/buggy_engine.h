@@ -80,7 +80,7 @@ struct Engine : mkbench_step::Step {
     d.embedding = w.embedding, d.head = w.head, d.final_norm = w.final_norm;
     d.layers = layers.get();
     const size_t width = size_t(m.kv_heads) * m.head_dim;
-    for (float** cache : {&d.keys, &d.values}) *cache = make(m.layers * d.rows * width);
+    for (float** cache : {&d.keys, &d.values}) *cache = make((m.layers + 1) * d.rows * width);
     for (float** vector : {&d.h, &d.x}) *vector = make(m.hidden);
     for (float** vector : {&d.k, &d.v}) *vector = make(width);
     d.q = make(std::max(m.heads * m.head_dim, m.hidden));
