@@ -26,6 +26,7 @@ mkbench_plugin_faults(naive_cpu naive_cpu.cpp
   theta vocab cache hang crash short overrun nan overwrite fails stateful pending rewind length unnormed)
 mkbench_plugin_example(misbehaving misbehaving.cpp)
 mkbench_plugin_example(step_cpu step_cpu.cpp)
+mkbench_plugin_example(buggy_cpu buggy_cpu.cpp)
 target_link_libraries(misbehaving PRIVATE Threads::Threads)
 # It takes no forced ids, so that each of them is a late id.
 target_compile_definitions(naive_cpu_pending PRIVATE NAIVE_CAN=MKBENCH_CAN_LOGITS|MKBENCH_CAN_LATE_ID)
@@ -45,6 +46,7 @@ if(mkbench_architecture_count GREATER 1)
 endif()
 mkbench_plugin_example(naive_cuda naive_cuda.cu)
 mkbench_plugin_example(step_cuda step_cuda.cu)
+mkbench_plugin_example(buggy_cuda buggy_cuda.cu)
 mkbench_plugin_example(naive_cuda_ids naive_cuda.cu NAIVE_CAN=0)
 mkbench_plugin_example(one_launch_claim naive_cuda.cu
   NAIVE_CAN=MKBENCH_CAN_LOGITS|MKBENCH_CAN_FORCED|MKBENCH_ONE_LAUNCH)

@@ -1,0 +1,2 @@
+// A decoder with bugs (bugs.inc) on the GPU.
+#include "tests/plugins/buggy_engine.h"
