@@ -1,4 +1,4 @@
-// The diagnosis names planted bugs: each of tests/plugins/bugs.h is planted in a decoder that was
+// The diagnosis names planted bugs: each of tests/plugins/bugs.inc is planted in a decoder that was
 // written apart from the search, and found by its logits, and by its ids alone. Bugs that no list
 // has are never named with confidence.
 #include <fmt/format.h>
@@ -28,7 +28,7 @@ struct PlantedBug {
 };
 #define BUG(name, model, fits, text) {#name, model, fits},
 const std::vector<PlantedBug> kPlanted = {
-#include "tests/plugins/bugs.h"
+#include "tests/plugins/bugs.inc"
 };
 #undef BUG
 
@@ -63,7 +63,7 @@ const Subject& subject(const std::string& model) {
 std::unique_ptr<Engine> with_bug(const PlantedBug& bug, bool logits) {
   setenv("NAIVE_BUG", bug.name.c_str(), 1);
   std::unique_ptr<Engine> engine =
-      make_plugin(subject(bug.model).weights, {.path = BUGGY, .max_context = 1024});
+      make_plugin(subject(bug.model).weights, {.path = MKBENCH_BUGGY, .max_context = 1024});
   if (logits) return engine;
   return std::make_unique<WithoutLogits>(std::move(engine));
 }
