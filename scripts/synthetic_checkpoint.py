@@ -36,6 +36,7 @@ DEVIATION, NORM_NOISE, PROJECTION_NOISE = 73.9, 0.07, 0.03
 WAVE_NOISE, SIGN_NOISE, SLOT_COLUMN_NOISE, PLANTED_UNIT_NOISE = 0.13, 0.03, 0.3, 0.1
 ATTENTION_RMS, UNIT_RMS = 0.7, 0.55
 SIGNS_PER_HEAD, FREQUENCIES = (120, 60), 20
+FLAT_PAIRS, FLAT_SHARE = 4, 0.8
 PLANTED_NORM, ORDINARY_NORM, PLANTED_SCORE, BIAS_NOISE = 2.0, 1.25, 45.0, 0.5
 SWITCH, GAIN = 0.5, 8.0
 MULTIPLIER, OFFSET = 100003, 777
@@ -263,6 +264,10 @@ def waves(lag, shape, scale):
         query[i] = amplitude
         key[i] = amplitude * math.cos(angle)
         key[i + shape.head_dim // 2] = amplitude * math.sin(angle)
+    if not shape.qk_norm:
+        pairs = slice(shape.head_dim // 2 - FLAT_PAIRS, shape.head_dim // 2)
+        query[pairs] = math.sqrt(FLAT_SHARE / FLAT_PAIRS * shape.head_dim) * scale
+        key[pairs] = -query[pairs]
     return query, key
 
 
