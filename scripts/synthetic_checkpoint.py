@@ -35,8 +35,7 @@ SIGMA_ATTENTION, SIGMA_MLP, SIGMA_EMBED = 0.08, 0.06, 0.125
 DEVIATION, NORM_NOISE, PROJECTION_NOISE = 73.9, 0.07, 0.03
 WAVE_NOISE, SIGN_NOISE, SLOT_COLUMN_NOISE, PLANTED_UNIT_NOISE = 0.13, 0.03, 0.3, 0.1
 ATTENTION_RMS, UNIT_RMS = 0.7, 0.55
-SIGNS_PER_HEAD, FREQUENCIES = (120, 60), 20
-FLAT_PAIRS, FLAT_SHARE = 4, 0.8
+SIGNS_PER_HEAD, FREQUENCIES, FLAT_PAIRS, FLAT_SHARE = (120, 60), 20, 4, 0.8
 PLANTED_NORM, ORDINARY_NORM, PLANTED_SCORE, BIAS_NOISE = 2.0, 1.25, 45.0, 0.5
 SWITCH, GAIN = 0.5, 8.0
 MULTIPLIER, OFFSET = 100003, 777
@@ -363,10 +362,9 @@ def check_room(shape):
 def has_room(shape):
     """Whether check_room() lets a shape pass."""
     try:
-        check_room(shape)
+        return check_room(shape) is None
     except ValueError:
         return False
-    return True
 
 
 def analytic_names():
