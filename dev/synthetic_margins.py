@@ -32,6 +32,8 @@ Written by `dev/synthetic_margins.py --render reports/analytic/margins.json`; `d
 what the columns mean. Eager attention, rotary inverse frequencies in fp32, no TF32; a cut of 4 layers unless the shape has
 as many as named.
 
+Weights without kFlatShare (references/synthetic_plan.h), not measured since: llama-3.2-1b whole, llama-3.1-8b, qwen2.5-7b.
+
 """
 
 
