@@ -4,10 +4,10 @@
 usage: synthetic_margins.py [--layers N] [--sets SET,...] [--device cpu|cuda] [--out FILE.json] SHAPE...
        synthetic_margins.py --render FILE.json    writes README.md beside it
 
-Each shape of references/model/published.h runs as a cut of N layers [4], whose planted layers move with the layer
-count; --layers 0 runs the whole model. Every step takes the closed form's id as input, so "equal" ids are those
-of a greedy run. The smallest margin (top logit minus the next) is that of the fp32 run. D is the largest pairwise
-error of bf16 with an fp32 head against fp32, over the top 32 ids. Exit status 1 where an id differs or D exceeds 0.5.
+Each shape runs as a cut of N layers [4], whose planted layers move with the layer count; --layers 0 runs the whole
+model. Every step takes the closed form's id as input, so "equal" ids are those of a greedy run. The smallest margin
+(top logit minus the next) is that of the fp32 run. D is the largest pairwise error of bf16 with an fp32 head against
+fp32, over the top 32 ids. Exit status 1 where an id differs or D exceeds 0.5.
 
 The weights are made in bf16 on the host, 2 bytes a parameter. The run in fp32 takes 4 bytes a parameter, on a card;
 on a CPU the fp32 tensors replace the bf16 ones. TF32 is off.
@@ -31,6 +31,8 @@ HEAD = """# The analytic checkpoint of every shape, followed by HF transformers
 Written by `dev/synthetic_margins.py --render reports/analytic/margins.json`; `dev/synthetic_margins.py --help` says
 what the columns mean. Eager attention, rotary inverse frequencies in fp32, no TF32; a cut of 4 layers unless the shape has
 as many as named.
+
+Weights without kFlatShare (references/synthetic_plan.h), not measured since: llama-3.2-1b whole, llama-3.1-8b, qwen2.5-7b.
 
 """
 
@@ -110,7 +112,7 @@ def keep(path, entry):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("shapes", nargs="*", metavar="SHAPE", help=f"of {', '.join(shape_table.ROWS)}")
+    parser.add_argument("shapes", nargs="*", metavar="SHAPE", help=f"of {synthetic.analytic_names()}")
     parser.add_argument("--layers", type=int, default=4, metavar="N")
     parser.add_argument("--sets", default="none,short", metavar="SET,...", help=f"of {', '.join(synthetic.LAGS)} [none,short]")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where the models run [cpu]")

@@ -35,6 +35,10 @@ void plan_attention(const SyntheticDesign& d, SyntheticLayer& plan) {
     plan.key[k] = amplitude * std::cos(angle);
     plan.key[k + static_cast<size_t>(head_dim / 2)] = amplitude * std::sin(angle);
   }
+  if (d.shape.qk_norm) return;
+  const double flat = std::sqrt(kFlatShare / kFlatPairs * head_dim) * plan.wave;
+  const size_t pairs = static_cast<size_t>(head_dim / 2);
+  for (size_t k = pairs - kFlatPairs; k < pairs; ++k) plan.query[k] = flat, plan.key[k] = -flat;
 }
 
 std::vector<double> norm_weights(const SyntheticDesign& d, int tensor) {

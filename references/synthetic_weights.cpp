@@ -138,8 +138,9 @@ ModelConfig synthetic_config(const ShapeRow& row) {
   if (row.llama3_factor != 1) {
     config.rope.scaling = RopeScaling::kLlama3;
     config.rope.factor = row.llama3_factor;
-    config.rope.low_freq_factor = 1, config.rope.high_freq_factor = 4;
-    config.rope.original_positions = 8192;
+    config.rope.low_freq_factor = kLlama3LowFreqFactor;
+    config.rope.high_freq_factor = kLlama3HighFreqFactor;
+    config.rope.original_positions = kLlama3OriginalPositions;
   }
   config.rms_norm_eps = row.rms_norm_eps;
   config.tie_word_embeddings = row.tied;

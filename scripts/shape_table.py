@@ -37,8 +37,10 @@ class Shape:
         rope = {"rope_type": "default", "rope_theta": int(self.theta)}
         if self.llama3_factor == 1:
             return rope
-        return rope | {"rope_type": "llama3", "factor": self.llama3_factor, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
-                       "original_max_position_embeddings": 8192}
+        return rope | {"rope_type": "llama3", "factor": self.llama3_factor,
+                       "low_freq_factor": float(llama3_value("LowFreqFactor")),
+                       "high_freq_factor": float(llama3_value("HighFreqFactor")),
+                       "original_max_position_embeddings": llama3_value("OriginalPositions")}
 
     @property
     def model_type(self):
@@ -81,6 +83,14 @@ def named_shape(name):
         raise ValueError(f"{NAMED_SHAPE}: has no shape {name}")
     values = dict(re.findall(r"\.(\w+) = (\d+)", body[1]))
     return [int(values[field]) for field in FIELDS]
+
+
+def llama3_value(name):
+    """A value of llama3 scaling that all rows share."""
+    found = re.search(rf"kLlama3{name} = (\d+)\b", TABLE.read_text())
+    if not found:
+        raise ValueError(f"{TABLE}: has no kLlama3{name}")
+    return int(found[1])
 
 
 def read():

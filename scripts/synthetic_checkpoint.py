@@ -3,7 +3,7 @@
 
 usage: synthetic_checkpoint.py --hash [SHAPE:]SET    compares with references/data/synthetic/hashes.json
 
-Shapes: the names in references/model/published.h, without one qwen3-0.6b. Sets: none, short, deep, far, early, late.
+Shapes: those of references/model/published.h that have room, without one qwen3-0.6b. Sets: none, short, deep, far, early, late.
 dev/synthetic_margins.py runs HF transformers against the closed form. Every element is
 
     bf16( float(scale) * float(h - 127.5) + float(plant) )      product and sum rounded separately
@@ -35,7 +35,7 @@ SIGMA_ATTENTION, SIGMA_MLP, SIGMA_EMBED = 0.08, 0.06, 0.125
 DEVIATION, NORM_NOISE, PROJECTION_NOISE = 73.9, 0.07, 0.03
 WAVE_NOISE, SIGN_NOISE, SLOT_COLUMN_NOISE, PLANTED_UNIT_NOISE = 0.13, 0.03, 0.3, 0.1
 ATTENTION_RMS, UNIT_RMS = 0.7, 0.55
-SIGNS_PER_HEAD, FREQUENCIES = (120, 60), 20
+SIGNS_PER_HEAD, FREQUENCIES, FLAT_PAIRS, FLAT_SHARE = (120, 60), 20, 4, 0.8
 PLANTED_NORM, ORDINARY_NORM, PLANTED_SCORE, BIAS_NOISE = 2.0, 1.25, 45.0, 0.5
 SWITCH, GAIN = 0.5, 8.0
 MULTIPLIER, OFFSET = 100003, 777
@@ -263,6 +263,10 @@ def waves(lag, shape, scale):
         query[i] = amplitude
         key[i] = amplitude * math.cos(angle)
         key[i + shape.head_dim // 2] = amplitude * math.sin(angle)
+    if not shape.qk_norm:
+        pairs = slice(shape.head_dim // 2 - FLAT_PAIRS, shape.head_dim // 2)
+        query[pairs] = math.sqrt(FLAT_SHARE / FLAT_PAIRS * shape.head_dim) * scale
+        key[pairs] = -query[pairs]
     return query, key
 
 
@@ -355,6 +359,19 @@ def check_room(shape):
     state_bits(shape.vocab)
 
 
+def has_room(shape):
+    """Whether check_room() lets a shape pass."""
+    try:
+        return check_room(shape) is None
+    except ValueError:
+        return False
+
+
+def analytic_names():
+    """The names of the published shapes that have analytic weights, for messages and help."""
+    return ", ".join(name for name, shape in shape_table.ROWS.items() if has_room(shape))
+
+
 def tensors(lagset, shape=SHAPE):
     """Every tensor as (HF name, Tensor), in hash order."""
     check_room(shape)
@@ -405,7 +422,7 @@ def parse(name):
     """(shape, lag set) of "SET" or "SHAPE:SET". Raises ValueError."""
     shape, _, lagset = name.rpartition(":")
     if (shape and shape not in shape_table.ROWS) or lagset not in LAGS:
-        raise ValueError(f"synthetic:{name}: wanted [SHAPE:]SET, SHAPE of {', '.join(shape_table.ROWS)}, SET of {', '.join(LAGS)}")
+        raise ValueError(f"synthetic:{name}: wanted [SHAPE:]SET, SHAPE of {analytic_names()}, SET of {', '.join(LAGS)}")
     found = shape_table.ROWS[shape or SHAPE.name]
     check_room(found)
     return found, lagset

@@ -16,6 +16,9 @@ struct ShapeRow {
   double rms_norm_eps = 1e-6;
   double llama3_factor = 1;  // RoPE's `factor` in scaling of type llama3; 1: RoPE is not scaled
 };
+// The other values of llama3 scaling, equal in all rows; scripts/shape_table.py reads them here.
+inline constexpr double kLlama3LowFreqFactor = 1, kLlama3HighFreqFactor = 4;
+inline constexpr int kLlama3OriginalPositions = 8192;
 
 // Source: config.json of Qwen/Qwen3-0.6B, -1.7B, -4B, -8B and -14B, and `talker_config` of
 // Qwen/Qwen3-TTS-12Hz-0.6B-Base.

@@ -56,12 +56,14 @@ class SyntheticPython(unittest.TestCase):
                          [["LlamaForCausalLM"], ["Qwen2ForCausalLM"], ["Qwen3ForCausalLM"]])
         self.assertEqual([c["rms_norm_eps"] for c in (llama, qwen2, qwen3)], [1e-5, 1e-6, 1e-6])
         self.assertEqual(qwen2["rope_parameters"], {"rope_type": "default", "rope_theta": 1000000})
+        with self.assertRaisesRegex(ValueError, "published.h: has no kLlama3LowFreq$"):
+            shape_table.llama3_value("LowFreq")
 
     def test_unknown_shapes_and_short_cuts_are_refused(self):
         for name, said in (("smollm2-360m", "hidden is 960"), ("smollm2-1.7b", "no LFSR of 15 bits"), ("qwen2.5-1.5b", "kv_heads is 2")):
             with self.assertRaisesRegex(ValueError, said):
                 self.synthetic.parse(f"{name}:short")
-        with self.assertRaisesRegex(ValueError, "qwen3-9b:short.*qwen3-8b"):
+        with self.assertRaisesRegex(ValueError, "qwen3-9b:short: .*SHAPE of qwen3-0.6b, .*llama-3.1-8b, qwen2.5-7b, SET"):
             self.synthetic.parse("qwen3-9b:short")
         with self.assertRaisesRegex(ValueError, "3 layers, wanted over 3"):
             self.synthetic.lags("short", dataclasses.replace(self.synthetic.SHAPE, layers=3))
