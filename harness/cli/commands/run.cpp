@@ -224,7 +224,7 @@ class Run {
   bool pictures_come() const { return settings_.plot && (plots_come() || any_engine(has_errors)); }
 
   static bool has_errors(const EngineReport& e) {
-    if (!e.parity) return false;
+    if (times_allowed(e.verdict) || !e.parity) return false;
     const std::optional<FailedStep>& step = e.parity->failed_step;
     return !e.parity->error_by_position.empty() || (step && !step->error_by_layer.empty());
   }
