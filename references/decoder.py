@@ -48,3 +48,8 @@ class Decoder:
     def rewind(self, position):
         """Optional: goes back to `position` KV rows, with nothing pending until the next set_pending() or forced id.
         Without it mkbench prefills again between samples, off the clock."""
+
+    def show(self, layer, position=None):
+        """Optional, between decodes, off the clock: the hidden state after `layer` of the last step, [hidden]; with a
+        position its KV row, K after RoPE, then V: [2, kv_heads, head_dim]. A tensor or array, or None: not shown. With
+        it a report on a wrong decoder names the layer and the phase where the error begins."""

@@ -28,6 +28,11 @@
 //
 // writes rows 0 .. n - 1; tokens is memory of the device beside steps(). Without it, steps write them.
 //
+// With this member, a report on a wrong engine names layer and phase (mkbench_show of engine_abi.h);
+// it fills s.out, memory of the host, and returns whether the class shows that state.
+//
+//     bool show(const mkbench_show& s);
+//
 // The engine is for CUDA if nvcc compiles this, or if cuda_runtime.h comes before it, else for the
 // CPU. Work on the default stream may still run when a call returns; a class with a stream that does
 // not wait for the default one synchronises it at both ends. More of engine_abi.h can be added to
@@ -56,7 +61,7 @@ struct Step {
   static constexpr int32_t precision = MKBENCH_PRECISION_BF16;
   static constexpr int32_t context_limit = 0;  // the most rows of the KV cache; 0: any number
 
-  void step(), steps(), prefill();  // what the class does not define
+  void step(), steps(), prefill(), show();  // what the class does not define
 };
 
 // open() has no code for this model, or (MKBENCH_UNFIT_ENV) cannot run on this machine.
@@ -186,6 +191,8 @@ template <class S>
 constexpr bool kHasSteps = !std::is_same_v<decltype(&S::steps), decltype(&Step::steps)>;
 template <class S>
 constexpr bool kHasPrefill = !std::is_same_v<decltype(&S::prefill), decltype(&Step::prefill)>;
+template <class S>
+constexpr bool kHasShow = !std::is_same_v<decltype(&S::show), decltype(&Step::show)>;
 template <class S>
 constexpr bool kHasLogits = std::is_invocable_v<decltype(&S::step), S&, int32_t, int32_t, float*>;
 
@@ -362,6 +369,14 @@ mkbench_engine_abi table() {
   t.rewind = [](mkbench_engine* e, int32_t position) {
     return call<S>(e, [&](Frame<S>& f) { f.go_to(position); });
   };
+  if constexpr (kHasShow<S>) {
+    t.show = [](mkbench_engine* e, const mkbench_show* args) -> int32_t {
+      bool shown = false;
+      const int32_t status =
+          call<S>(e, [&](Frame<S>& f) { shown = f.step.show(mkbench_own(args)); });
+      return status != MKBENCH_OK || shown ? status : int32_t{MKBENCH_NOT_SHOWN};
+    };
+  }
   return t;
 }
 

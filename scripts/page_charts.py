@@ -7,6 +7,8 @@ Colours are CSS variables of scripts/page/report.css, so that a chart follows th
 import math
 import statistics
 
+from report_file import finite
+
 VEGA_LITE = "6.4"  # version of Vega-Lite
 SHAPES = ("circle", "square", "diamond", "triangle-up", "triangle-down", "cross", "triangle-right", "triangle-left")
 SLOTS = 8  # colours --c0 to --c7
@@ -281,6 +283,33 @@ def series(data: str, samples: list, palette: Palette, field: str, y_title: str)
                           "mark": {"type": "rule", "strokeDash": [1, 3], "stroke": "var(--ink-2)"},
                           "encoding": {"x": quantity("at")}})
     return {"params": PICKED, "height": 200, "layer": layers}
+
+
+def decades(values: list) -> list:
+    """Powers of ten from below the values to above them, at most nine."""
+    low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
+    return [10.0**e for e in range(low, high + 1, (high - low) // 9 + 1)]
+
+
+def errors(found: list, engine: str, x_title: str, y_title: str, worst) -> dict:
+    """Errors of an engine, of the baseline, and their limit on a logarithmic axis. found: a report's list of at, error,
+    baseline_error, limit. A vertical line stands at `worst`, unless it is None."""
+    series = {engine: "error", "baseline": "baseline_error", "limit": "limit"}
+    points = [{"x": e["at"], "value": finite(e[field]), "series": label, "kind": field, "text": f"{e[field]:.3g}"}
+              for label, field in series.items() for e in found if e[field]]  # a logarithm has no place for 0
+    x = quantity("x", title=x_title, scale={"zero": False, "nice": False, "padding": 10},
+                 axis={"grid": False, "format": "d", "tickMinStep": 1})
+    y = quantity("value", title=y_title + ", log scale", scale={"type": "log"}, axis={"format": ".0e", "values": decades(
+        [p["value"] for p in points])})
+    colours = {"domain": list(series), "range": ["var(--slower)", "var(--c3)", "var(--ink-2)"]}
+    both = {"x": x, "y": y, "color": name("series", scale=colours, legend={"title": None, "orient": "top"})}
+    return {"data": {"values": table(points)}, "height": 220, "layer": [
+        *([] if worst is None else [rule_layer(worst, "x", (1, 3))]),
+        {"mark": {"type": "line", "strokeWidth": 1.6}, "encoding": both | {
+            "strokeDash": name("kind", legend=None, scale={"domain": list(series.values()), "range": [[1, 0], [1, 0], [5, 3]]})}},
+        {"transform": [{"filter": "datum.kind !== 'limit'"}], "mark": {"type": "point", "filled": True, "size": 30, "opacity": 1},
+         "encoding": both | {"tooltip": [tip("series", "series"), tip("x", x_title, "d"), tip("text", y_title)]}},
+    ]}
 
 
 def with_interval(value: float, low, high, unit: str = "") -> str:

@@ -139,6 +139,7 @@ def parity_of(case: dict) -> list:
                       "reason": parity["reason"], "judged_in": parity.get("judged_in", ""), "counts": counts,
                       "strict": parity_text(engine), "localised": parity.get("localised", ""),
                       "bug": parity.get("diagnosis", {}).get("text", ""),
+                      "command": (parity.get("failed_step") or {}).get("command", ""),
                       "prompt": parity.get("text_prompt", ""), "text": parity.get("text", ""),
                       "checks": checks, "rows": rows, "all": len(parity["rows"])})
     return found
@@ -192,6 +193,27 @@ def sample_charts(page: Page, case: dict) -> list:
     return made
 
 
+def failures(case: dict) -> list:
+    """(engine, title, note, chart) of what the report knows of the place where an engine's errors begin."""
+    made, labels = [], labels_of(case)
+    for engine in case["engines"]:
+        parity, label = engine["parity"] or {}, labels[engine["name"]]
+        step = parity.get("failed_step") or {}
+        # Errors of a baseline without any cannot be drawn on a logarithmic axis.
+        by_position, by_layer = ([e for e in errors or [] if e["baseline_error"]] for errors in (
+            parity.get("error_by_position"), step.get("error_by_layer")))
+        if by_position:
+            made.append((label, f"Errors of {label} by position", f"Prompt {step.get('prompt', '')!r}; dotted: the step that is "
+                         "repeated. Steps with logits that are not finite are left out.", charts.errors(
+                             by_position, label, "position", "2-norm of the error of the logits", step.get("position"))))
+        if by_layer:
+            first = next((e["at"] for e in by_layer if e["error"] is None or e["error"] > e["limit"]), None)
+            made.append((label, f"Errors of {label} by layer", f"Hidden states at position {step['position']}; dotted: the "
+                         "first layer out of its band.", charts.errors(
+                             by_layer, label, "layer", "error over size, squared", first)))
+    return made
+
+
 def ratio_rows(case: dict) -> list:
     labels, rows = labels_of(case), []
     for c in case["comparisons"]:
@@ -211,7 +233,7 @@ def ratio_rows(case: dict) -> list:
 
 def case_view(page: Page, case: dict, x: int, single: bool) -> dict:
     """single: the group has no other case, so the group's bars show this case already."""
-    made, points = [], measures(case, x)["ms"]
+    made, points = [page.chart(*failure[1:]) for failure in failures(case)], measures(case, x)["ms"]
     if points and not single:
         points.sort(key=lambda p: -p["value"])
         unit = "ms per prompt id" if is_prefill(case) else "ms per token"

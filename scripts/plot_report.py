@@ -120,6 +120,20 @@ def spec_of(figure: Figure) -> dict:
     return chart_files.beside(panels, title_of(figure))
 
 
+def failure_specs(reports: list) -> dict:
+    """A figure for each engine with errors by position or layer, by its name."""
+    specs = {}
+    for report, case in ((report, case) for report in reports for case in report["cases"]):
+        panels = {}
+        for label, heading, note, spec in page_tables.failures(case):
+            panel = spec | {"title": {"text": heading, "subtitle": note}, "width": 460}
+            panels.setdefault(label, []).append(panel)
+        for label, drawn in panels.items():
+            heading = chart_files.title(f"{case['model']['name']}: errors of {label}", [build_of(report)], "--ink-2")
+            specs.setdefault(f"{case['model']['name']}-{label}-errors", chart_files.beside(drawn, heading))
+    return specs
+
+
 def name_of(figure: Figure) -> str:
     kind = "prefill" if figure.prefill else f"n{figure.tokens}"
     return "-".join(part for part in (figure.model, "" if figure.card == "cpu" else figure.card, kind) if part)
@@ -134,14 +148,14 @@ def main() -> int:
     for path in arguments.reports:
         try:
             reports.append(load(path))
-            specs = {name_of(figure): spec_of(figure) for figure in collect(reports)}
+            specs = {name_of(figure): spec_of(figure) for figure in collect(reports)} | failure_specs(reports)
         except BadReport as error:
             print(f"plot_report: {error}", file=sys.stderr)
             return 2
         except INCOMPLETE as error:
             return refuse_incomplete("plot_report", [path], error)
     if not specs:
-        print("plot_report: nothing to plot: no engine of these reports has times", file=sys.stderr)
+        print("plot_report: nothing to plot: no engine of these reports has times or wrong logits", file=sys.stderr)
         return 3
     return chart_files.write("plot_report", specs, arguments.out, "mkbench plot " + " ".join(map(str, arguments.reports)))
 

@@ -137,6 +137,11 @@ class TorchEngine:
         del self.consumed[position:]
         self.pending = self.own_pending = None
 
+    def show(self, layer: int, position=None):
+        state = self.decoder.show(layer, position) if hasattr(self.decoder, "show") else None
+        return None if state is None else torch.as_tensor(state).detach().float().cpu().numpy()
+    hidden = kv_row = show
+
     @torch.no_grad()
     def decode(self, n: int, forced, logits):
         if self.pending is None:

@@ -65,6 +65,10 @@ inline std::vector<Flag<RunSettings>> report_flags() {
       junit_flag(&R::junit),
       flag("dry-run", "Print the cases, the memory they need and the estimated time. Runs nothing.",
            &R::dry_run),
+      flag("plot=on",
+           "Draw plots and write report.html, after parity if it failed. Needs a Python with "
+           "vl-convert.",
+           &R::plot),
   };
 }
 
@@ -74,8 +78,6 @@ inline std::vector<Flag<RunSettings>> result_flags() {
   return {
       {{"parity prompt=prompt", "Parity cannot be switched off."},
        [](R&, const std::string& text) { one_word_of({"prompt"})("parity", text); }},
-      flag("plot=on", "Draw plots and write report.html. Needs a Python with vl-convert.",
-           &R::plot),
       flag("list-devices", "Print the devices and exit.", &R::list_devices),
       flag("baseline NAME",
            "Compare this run with the report kept under NAME, as mkbench gate does.", &R::baseline,

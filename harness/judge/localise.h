@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "harness/report/failed_step.h"
 #include "references/engine.h"
 #include "references/greedy_reference.h"
 
@@ -23,16 +24,20 @@ struct LocaliseEngines {
 };
 
 // Results of the engines at the last step of a walk: logits [vocab], empty for a candidate that
-// shows none, and the candidate's id (-1: none came back).
+// shows none, the candidate's id (-1: none came back), and as in FailedStep the errors of its
+// hidden states.
 struct LastStep {
   std::vector<float> candidate, truth, baseline;
   int32_t id = -1;
+  std::vector<ErrorAt> by_layer;
 };
 
 // Teacher-forces the prompt up to step `step` on the candidate; truth and baseline do the same on a
 // short walk, else they prefill. Names the first layer whose hidden state is out of its band, and
-// the first KV row (by layer, then position) out of its band; a layer has one band for its rows,
-// from the baseline's largest NMSE. Says so if the candidate shows no hidden states or KV rows.
+// the first KV row (by layer, then position) out of its band; a layer has one band for K of its rows
+// and one for V, from the baseline's largest NMSE. Names the parts of the layer that this leaves; if
+// the rows are in band, another walk of one id tells those of the query from those behind
+// attention. Says so if the candidate shows no hidden states or KV rows.
 std::string localise(const LocaliseEngines& engines, int layers, int vocab,
                      const ReferencePrompt& prompt, int step, LastStep* last = nullptr);
 

@@ -81,6 +81,7 @@ class Judge {
       findings.rule_out(Check::kSelf, "this engine shows no logits");
       rule_out_ratios("this engine shows no logits", findings);
     }
+    report.error_by_position = sums_.errors_of(report.suspect_prompt, options_.limits.step);
     if (first_unequal_) findings.fail(Check::kSame, Verdict::kNondeterministic, *first_unequal_);
   }
 
@@ -404,7 +405,10 @@ void judge_parity(Engine& engine, const GreedyReference& reference, const Parity
                                                            report.steps, steps_of(reference)));
         }
       },
-      [&] { findings.conclude(report); });
+      [&] {
+        findings.conclude(report);
+        if (exit_code(report.verdict) == 0) report.error_by_position.clear();
+      });
 }
 
 ParityReport judge_parity(Engine& engine, const GreedyReference& reference,

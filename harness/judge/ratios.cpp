@@ -121,16 +121,31 @@ void RatioSums::add(const std::string& prompt, const ReferenceStep& step, const 
   steps_.push_back({std::sqrt(error.squared), step.baseline_error_norm, prompt, step.position});
 }
 
+double RatioSums::middle() const {
+  std::vector<double> norms;
+  for (const Step& s : steps_) norms.push_back(s.baseline_norm);
+  return median(norms);
+}
+
+std::vector<ErrorAt> RatioSums::errors_of(const std::string& prompt, double limit) const {
+  std::vector<ErrorAt> errors;
+  const double least = middle();
+  for (const Step& s : steps_) {
+    if (s.prompt != prompt) continue;
+    errors.push_back({s.position, s.norm, s.baseline_norm, std::nullopt});
+    if (limit > 0) errors.back().limit = limit * std::max(least, s.baseline_norm);
+  }
+  return errors;
+}
+
 std::optional<Ratios> RatioSums::ratios() const {
   double squared = 0, baseline_squared = 0;
-  std::vector<double> norms;
   for (const Step& s : steps_) {
     squared += s.norm * s.norm;
     baseline_squared += s.baseline_norm * s.baseline_norm;
-    norms.push_back(s.baseline_norm);
   }
   if (!(baseline_squared > 0)) return std::nullopt;
-  const double middle = median(norms);
+  const double middle = this->middle();
   const auto over = [](double error, double of_baseline) {
     return of_baseline > 0 ? error / of_baseline
            : error > 0     ? std::numeric_limits<double>::infinity()

@@ -69,6 +69,9 @@ class RatioSums {
   void add(const std::string& prompt, const ReferenceStep& step, const StepError& error);
   // Empty if the baseline has no error at all, because then there is no denominator.
   std::optional<Ratios> ratios() const;
+  // Errors of the prompt's steps with the limit of each, as `step` above is judged; without one if
+  // `limit` is 0.
+  std::vector<ErrorAt> errors_of(const std::string& prompt, double limit) const;
 
  private:
   struct Step {
@@ -76,6 +79,8 @@ class RatioSums {
     std::string prompt;
     int position = 0;
   };
+  double middle() const;  // median of the baseline's errors
+
   double inf_ = 0, baseline_inf_ = 0, kl_ = 0, allowed_kl_ = 0;
   std::vector<Step> steps_;
 };

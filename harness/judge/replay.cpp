@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <utility>
 
 #include "harness/judge/findings.h"
 #include "harness/judge/ratios.h"
@@ -125,6 +126,7 @@ FailedStep replay_step(const LocaliseEngines& engines, const ReferencePrompt& pr
       options.free_tokens > 0 ? free_run_id(engines.candidate, prompt, step, options) : last.id;
   FailedStep failed = observed_step(prompt, step, found, last.candidate, options);
   failed.localised = localised;
+  failed.error_by_layer = std::move(last.by_layer);
   failed.expected = argmax_lowest(last.truth);
   failed.expected_top = best_ids(last.truth, options.text_of);
   if (failed.expected_top.size() > 1)

@@ -36,6 +36,22 @@ void describe_fields(V& v, Tag<ScoredId>) {
   v.field("text", &ScoredId::text, "the token as text");
 }
 
+// An engine's error at one place beside the baseline's there.
+struct ErrorAt {
+  int at = 0;
+  double error = 0, baseline_error = 0;
+  std::optional<double> limit;
+};
+
+constexpr std::string_view struct_name(Tag<ErrorAt>) { return "error_at"; }
+template <typename V>
+void describe_fields(V& v, Tag<ErrorAt>) {
+  v.field("at", &ErrorAt::at, "position or layer");
+  v.field("error", &ErrorAt::error, "the engine's error against the truth");
+  v.field("baseline_error", &ErrorAt::baseline_error, "the baseline's");
+  v.field("limit", &ErrorAt::limit, "largest error in its band; null where none is set");
+}
+
 // `expected` is the choice of the truth, the fp32 run of the same weights. describe_fields() below
 // explains the fields.
 struct FailedStep {
@@ -53,6 +69,7 @@ struct FailedStep {
   double error_norm = 0, baseline_error_norm = 0;
   std::optional<double> error_limit;
   std::string localised;
+  std::vector<ErrorAt> error_by_layer;
   std::string command;
 };
 
@@ -91,6 +108,8 @@ void describe_fields(V& v, Tag<FailedStep>) {
           "baseline_error_norm");
   v.field("localised", &F::localised,
           "layer and KV row where the error begins, or why none can be named");
+  v.field("error_by_layer", &F::error_by_layer,
+          "|error|^2 / |truth|^2 of the hidden state after each layer; empty if none are shown");
   v.field("command", &F::command, "repeats the step");
 }
 

@@ -81,8 +81,10 @@ struct ParityReport {
   std::string suspect_prompt;
   int suspect_position = -1;
   bool suspect_is_free = false;  // its id came from the run without logits
-  std::string localised;         // where a failure begins, or why that is not known; else empty
   Diagnosis diagnosis;           // its text is empty if no bug was looked for
+  std::vector<ErrorAt>
+      error_by_position;  // of suspect_prompt; empty unless the verdict is a failure
+  std::string localised;  // where a failure begins, or why that is not known; else empty
   std::optional<FailedStep> failed_step;  // the step where a failure begins, ready to be repeated
   // A judged prompt and the engine's continuation of it; empty if the reference has no texts.
   std::string text_prompt, text;
@@ -134,6 +136,9 @@ void describe_fields(V& v, Tag<ParityReport>) {
           "where a failure begins (layer, KV row, lag), or why that is unknown; empty if no step "
           "shows one");
   v.field("diagnosis", &P::diagnosis, "known bug that explains the failure");
+  v.field("error_by_position", &P::error_by_position,
+          "2-norm of the centred logits less the truth's at every step with finite logits of the "
+          "prompt where a failure begins; empty if parity passed or no logits are shown");
   v.field("failed_step", &P::failed_step,
           "the step at which the failure shows, as mkbench parity --only repeats it; null if none "
           "does");

@@ -147,7 +147,7 @@ std::string render_parity_line(const EngineReport& e) {
   line += parity_text(*e.parity) + failed_checks_text(*e.parity);
   if (!e.parity->reason.empty()) line += ": " + one_line(e.parity->reason, 600);
   if (!e.parity->coverage.empty()) line += "\n  - " + one_line(e.parity->coverage, 600);
-  if (!e.parity->localised.empty()) line += "\n  - where: " + one_line(e.parity->localised, 400);
+  if (!e.parity->localised.empty()) line += "\n  - where: " + one_line(e.parity->localised, 800);
   if (!e.parity->diagnosis.text.empty())
     line += "\n  - bug: " + one_line(e.parity->diagnosis.text, 600);
   if (e.parity->failed_step) {

@@ -108,6 +108,10 @@ std::string render_summary(const Report& report, double seconds, const std::stri
   for (const CaseReport& c : report.cases) {
     if (c.verdict == Verdict::kPass || c.verdict == Verdict::kPassLive) continue;
     text += fmt::format("{}: {}\n", one_line(c.name), verdict_note(c));
+    for (const EngineReport& e : c.engines) {
+      if (times_allowed(e.verdict) || !e.parity || !e.parity->failed_step) continue;
+      text += fmt::format("again: {}\n", e.parity->failed_step->command);
+    }
   }
   text += rounded_lines(report);
   const bool passed = report.exit_code == 0;

@@ -241,11 +241,18 @@ class Python(NewEngineTest):
     prompts = ("corpus-1", "corpus-17", "corpus-64", "other-2")  # R_KL of the two alone is over its limit: few logits
 
     def test_empty_it_fails_with_the_place_and_filled_in_it_passes(self):
-        """Both in one run, which judges the baseline once."""
+        """All in one run, which judges the baseline once. Of wrong ones that show their states the layer is named."""
         empty = self.new("python", "empty") / "engine.py"
         filled = self.new("python", "filled", filled=True) / "engine.py"
-        result = self.bench("--engine", f"{empty},{filled}", "--reference", self.references(), "--compare", "none")
-        self.assertEqual(result.returncode, 1, result.stdout + result.stderr)
+        wrong, silent = (self.new("python", name, filled=True) / "engine.py" for name in ("wrong", "silent"))
+        deep = '            hidden = hidden + gated @ layer["down_proj"]'
+        text = wrong.read_text()
+        self.assertEqual(text.count(deep), 1)
+        wrong.write_text(text.replace(deep, f"            gated = -gated if len(self.shown) == 2 else gated\n{deep}"))
+        silent.write_text(wrong.read_text().replace("def show(", "def unshown("))
+        result = self.bench("--engine", f"{empty},{filled},{wrong},{silent}", "--reference", self.references(),
+                            "--compare", "none")
+        self.assertEqual(result.returncode, 3, result.stdout + result.stderr)
         report = self.report()
         engine = self.engine(report, str(empty))
         self.assertEqual(engine["verdict"], "RUNTIME_ERROR")
@@ -255,6 +262,20 @@ class Python(NewEngineTest):
         self.assertIn(f'NotImplementedError("{place[1]} is not', line)
         engine = self.engine(report, str(filled))
         self.assertEqual((engine["verdict"], engine["resolved_name"]), ("PASS", "filled@engine.py"), engine["reasons"])
+        self.assertEqual(engine["parity"]["error_by_position"], [])
+        parity = self.engine(report, str(wrong))["parity"]
+        for words in ("layer 2 is the first whose hidden state leaves", "K and V of layer 2 in band", "it shows too: the V head"):
+            self.assertIn(words, parity["localised"])
+        by_layer = parity["failed_step"]["error_by_layer"]
+        self.assertEqual([e["error"] > e["limit"] for e in by_layer], [False, False, True, True])
+        of_prompt = [row["pos"] for row in parity["rows"] if row["prompt"] == parity["failed_step"]["prompt"]]
+        self.assertEqual([e["at"] for e in parity["error_by_position"]], of_prompt)
+        for words in (parity["localised"], f"again: `{parity['failed_step']['command']}`"):
+            self.assertIn(words, result.stdout)
+            self.assertIn(words, (self.out / "report.md").read_text())
+        parity = self.engine(report, str(silent))["parity"]
+        self.assertIn("offer show() (engine_abi.h; in Python step_decoder.py)", parity["localised"])
+        self.assertEqual(parity["failed_step"]["error_by_layer"], [])
 
 
 if __name__ == "__main__":

@@ -38,6 +38,17 @@ class Made(CliTest):
         self.assertIn("No times of ", text)
 
 
+    def test_parity_draws_what_is_wrong_and_nothing_else(self):
+        for fault in ((), ("--plant-fault", "rope_theta")):
+            self.out = self.folder / f"report-{len(fault)}"
+            done = self.mkbench("parity", "--device", "cpu", "--model", "tiny", "--engine", "host-twin", "--only", "corpus-17:40",
+                                "--plot=on", "--out", str(self.out), *fault, env=OWN_PYTHON)
+            self.assertEqual(done.returncode, 3 if fault else 0, done.stderr)
+            drawn = sorted(file.name for file in self.out.rglob("*") if file.suffix in (".html", ".svg"))
+            self.assertEqual(drawn, ["report.html", "tiny-host-twin-errors.svg"] if fault else [])
+        self.assertIn("Errors of host-twin by layer", (self.out / "report.html").read_text())
+
+
 class NotMade(CliTest):
     def test_what_cannot_be_made_is_a_warning_and_no_verdict(self):
         for python, why in (("/bin/false", "the page's script ended with 1"), ("/no/python", "cannot run /no/python")):

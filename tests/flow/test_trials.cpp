@@ -222,7 +222,7 @@ TEST_CASE("a wrong token in the gate is localised, in `run` too") {
   const EngineReport kernel = engine_of(bench.run(), "kernel");
   CHECK(kernel.verdict == Verdict::kFailToken);
   CHECK(holds(kernel.parity->localised, "prompt 'one' position 5"));
-  CHECK(holds(kernel.parity->localised, "no hidden states are shown"));
+  CHECK(holds(kernel.parity->localised, "no hidden states or KV rows are shown: offer show()"));
 }
 
 TEST_CASE(
@@ -240,6 +240,7 @@ TEST_CASE(
   b.reason = "token";
   b.suspect_prompt = "p";
   b.suspect_position = 7;
+  b.error_by_position.resize(5);
   a.checks = {{.check = Check::kRms, .value = 0.5, .limit = 1.25}};
   b.checks = {{.check = Check::kRms, .value = 0.75, .limit = 1.25}};
   for (const bool swapped : {false, true}) {
@@ -256,6 +257,7 @@ TEST_CASE(
     CHECK(both.verdict == Verdict::kFailToken);
     CHECK(both.reason == "token");
     CHECK((both.suspect_prompt == "p" && both.suspect_position == 7));
+    CHECK(both.error_by_position.size() == 5);
   }
   ParityReport worse = b;
   worse.verdict = Verdict::kIntegrity;

@@ -45,7 +45,8 @@ FakeBehaviour states_of(double error, uint64_t seed, int bad_layer = kLayers, in
 }
 
 std::string localised(const FakeBehaviour& behaviour,
-                      const FakeBehaviour& baseline = states_of(1e-3, 2)) {
+                      const FakeBehaviour& baseline = states_of(1e-3, 2),
+                      LastStep* last = nullptr) {
   FakeEngine k(behaviour), t(states_of(0, 1)), b(baseline);
   ReferencePrompt prompt;
   prompt.name = "p";
@@ -56,7 +57,26 @@ std::string localised(const FakeBehaviour& behaviour,
     step.token = 5;
     prompt.steps.push_back(step);
   }
-  return localise({k, t, b}, kLayers, kFakeVocab, prompt, 6);
+  return localise({k, t, b}, kLayers, kFakeVocab, prompt, 6, last);
+}
+
+// The KV rows of the walk above.
+constexpr int kRows = 9;
+
+enum Half { kKey = 1, kValue = 2, kBoth = 3 };
+
+// Sound but for one half, or both, of rows [first, last] of a layer.
+FakeBehaviour wrong_rows(int bad_layer, Half half, int first, int last) {
+  FakeBehaviour b = states_of(1e-3, 3);
+  b.kv_row = [=](const std::vector<int32_t>&, int layer, int row) {
+    std::vector<float> x = state(static_cast<uint64_t>(5000 + layer * 100 + row), 1e-3, 3);
+    const bool bad = layer == bad_layer && row >= first && row <= last;
+    for (int i = 0; i < kWidth; ++i) {
+      if (bad && (half & (i < kWidth / 2 ? kKey : kValue)) != 0) x[static_cast<size_t>(i)] += 0.1F;
+    }
+    return x;
+  };
+  return b;
 }
 
 // The recurrence, written a second time: a layer takes its lag of `lags`, or nothing.
@@ -99,7 +119,89 @@ TEST_CASE("localiser: the first layer and the first KV row that leave the band")
   wide.hidden = close;  // so far from the truth that any number is in its band
   CHECK_THAT(localised(nan, wide), ContainsText("layer 2 is the first whose hidden state leaves"));
   CHECK_THAT(localised({}),
-             ContainsText("no hidden states are shown") && ContainsText("no KV rows are shown"));
+             ContainsText("no hidden states or KV rows are shown: offer show() (engine_abi.h; in "
+                          "Python step_decoder.py), and the report names the layer"));
+}
+
+TEST_CASE("localiser: which of K and V are out of band, and in which rows, leaves a few parts") {
+  const std::string keys = "K out of band, V in band: ", values = "K in band, V out of band: ",
+                    both = "K out of band, V out of band: ";
+  const struct {
+    int layer;
+    Half half;
+    int first, last;
+    std::string text;
+  } cases[] = {
+      {1, kKey, 1, kRows - 1,
+       keys + "RoPE of layer 1, which leaves position 0 as it is; else the K"},
+      {1, kKey, 0, kRows - 1, keys + "the K projection, k_norm or RoPE of layer 1"},
+      {1, kKey, 1, kRows - 2, keys + "the K projection, k_norm or RoPE of layer 1"},
+      {3, kValue, 0, kRows - 1, values + "the V projection of layer 3, or where its rows"},
+      {2, kValue, 1, kRows - 1, values + "the V projection of layer 2, or where its rows"},
+      {0, kBoth, 0, kRows - 1,
+       both + "the embedding, the input norm or the K and V projections of"},
+      {0, kBoth, 0, 3,
+       both + "the embedding, the input norm or the K and V projections of layer 0\n"},
+      {1, kBoth, 1, kRows - 1, both + "the input norm or the K and V projections of layer 1\n"},
+      {1, kBoth, 1, kRows - 2,
+       both + "the input norm or the K and V projections of layer 1, or the layer before\n"},
+  };
+  for (const auto& c : cases) {
+    const std::string line = localised(wrong_rows(c.layer, c.half, c.first, c.last));
+    INFO(line);
+    CHECK_THAT(line + "\n", ContainsText(c.text));
+    CHECK_THAT(line, ContainsText(fmt::format("is layer {}, position {} (", c.layer, c.first)));
+    CHECK_THAT(line, ContainsText(fmt::format("{} of 9 rows", c.last - c.first + 1)));
+  }
+  // A hidden state that is out of band in an earlier layer comes first, one of the same does not.
+  for (const int layer : {1, 2, 3}) {
+    FakeBehaviour later = wrong_rows(2, kKey, 0, kRows - 1);
+    later.hidden = states_of(1e-3, 3, layer).hidden;
+    const bool behind = layer == 1;
+    CHECK_THAT(localised(later),
+               ContainsText(behind ? "K and V of layer 1 in band" : "RoPE of layer 2"));
+  }
+}
+
+TEST_CASE("localiser: a step of one KV row tells the query's part of a layer from the rest") {
+  for (const bool with_one_row : {true, false}) {
+    FakeBehaviour b = states_of(1e-3, 3, 2);
+    const auto always = b.hidden, never = states_of(1e-3, 3).hidden;
+    b.hidden = [=](const std::vector<int32_t>& context, int layer) {
+      CHECK((context.size() > 2 || context.front() == 5));  // the id that the step embeds
+      return (context.size() > 2 || with_one_row ? always : never)(context, layer);
+    };
+    CHECK_THAT(localised(b),
+               ContainsText("K and V of layer 2 in band: the fault lies behind them") &&
+                   ContainsText(with_one_row ? "it shows too: the V head"
+                                             : "it does not show: the Q projection"));
+  }
+}
+
+TEST_CASE("localiser: the errors of all layers, and states that are missing or of another size") {
+  LastStep last;
+  localised(states_of(1e-3, 3, 2), states_of(1e-3, 2), &last);
+  REQUIRE(last.by_layer.size() == kLayers);
+  for (int layer = 0; layer < kLayers; ++layer) {
+    const ErrorAt& e = last.by_layer[static_cast<size_t>(layer)];
+    CHECK(e.at == layer);
+    CHECK(e.limit == kBandFactor * e.baseline_error);
+    CHECK((e.error > e.limit) == (layer >= 2));
+  }
+  FakeBehaviour rows_alone = wrong_rows(1, kValue, 0, 0), states_alone = states_of(1e-3, 3, 2);
+  rows_alone.hidden = {};
+  states_alone.kv_row = {};
+  CHECK_THAT(localised(rows_alone), ContainsText("no hidden states are shown; the first KV row") &&
+                                        ContainsText("the V projection"));
+  CHECK_THAT(localised(states_alone), ContainsText("layer 2 is the first") &&
+                                          ContainsText("no KV rows are shown") &&
+                                          !ContainsText("behind them"));
+  FakeBehaviour longer = states_of(1e-3, 3);
+  longer.hidden = [](const std::vector<int32_t>&, int) {
+    return std::vector<float>(kWidth + 1, 2);
+  };
+  CHECK_THROWS_WITH(localised(longer),
+                    "show(): the hidden state of layer 0: found 17 values, wanted 16");
 }
 
 TEST_CASE("localiser: a wrong token names the planted layer whose lag is missing or shifted") {

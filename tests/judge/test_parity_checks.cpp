@@ -71,6 +71,7 @@ TEST_CASE("every check of a good engine passes or says why it does not apply") {
   const ParityReport p = judge(good());
   CHECK(p.verdict == Verdict::kPass);
   CHECK(failed(p).empty());
+  CHECK(p.error_by_position.empty());
   for (size_t i = 1; i < p.checks.size(); ++i) CHECK(p.checks[i - 1].check < p.checks[i].check);
   const std::set<Check> run = {Check::kRan,  Check::kFinite,  Check::kRms,   Check::kStep,
                                Check::kInf,  Check::kKl,      Check::kFlips, Check::kDecided,
@@ -103,6 +104,12 @@ TEST_CASE("each ratio passes at a limit just over it, and alone fails at one jus
     CHECK(p.verdict == Verdict::kFailFidelity);
     CHECK(failed(p) == std::set<Check>{check});
     CHECK_FALSE(p.suspect_prompt.empty());
+    std::vector<int> judged, shown;
+    for (const ParityRow& row : p.rows) {
+      if (row.prompt == p.suspect_prompt) judged.push_back(row.position);
+    }
+    for (const ErrorAt& e : p.error_by_position) shown.push_back(e.at);
+    CHECK(shown == judged);
   }
 }
 

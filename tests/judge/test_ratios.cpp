@@ -49,6 +49,25 @@ TEST_CASE("an error where the baseline has none is infinitely worse, and none is
   }
 }
 
+TEST_CASE("errors of one prompt stand beside the larger of its baseline's error and the median") {
+  RatioSums sums;
+  const auto add = [&](const char* prompt, int position, double norm, double of_baseline) {
+    ReferenceStep step;
+    step.position = position;
+    step.baseline_error_norm = of_baseline;
+    sums.add(prompt, step, {.squared = norm * norm});
+  };
+  add("a", 4, 9, 2);
+  add("b", 5, 7, 1);
+  add("b", 6, 8, 5);
+  const std::vector<ErrorAt> errors = sums.errors_of("b", 3);
+  REQUIRE(errors.size() == 2);
+  CHECK((errors[0].at == 5 && errors[0].error == 7 && errors[0].baseline_error == 1));
+  CHECK((errors[0].limit == 3 * 2.0 && errors[1].at == 6 && errors[1].limit == 3 * 5.0));
+  CHECK_FALSE(sums.errors_of("a", 0)[0].limit);
+  CHECK(sums.errors_of("c", 3).empty());
+}
+
 TEST_CASE("divergence over the top ids and one bucket is the definition's") {
   const ReferenceStep step = step_of(truth());
   std::vector<float> z = truth();

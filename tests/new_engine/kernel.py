@@ -21,6 +21,7 @@ class Kernel:
         n, end = len(ids), begin + len(ids)
         places = torch.arange(begin, end, device=self.device)
         hidden = self.embedding[ids].float()
+        self.shown = []
         unseen = torch.arange(end, device=self.device)[None, :] > places[:, None]
         for layer, keys, values in zip(self.layers, self.keys, self.values):
             x = self.normed(hidden, layer["input_layernorm"])
@@ -37,6 +38,7 @@ class Kernel:
             x = self.normed(hidden, layer["post_attention_layernorm"])
             gated = torch.nn.functional.silu(x @ layer["gate_proj"].float().T) * (x @ layer["up_proj"].float().T)
             hidden = hidden + gated @ layer["down_proj"].float().T
+            self.shown.append(hidden[-1])
         return self.normed(hidden, self.final_norm)
 
     def prefill_rows(self, tokens):
@@ -48,3 +50,6 @@ class Kernel:
         if logits is not None:
             logits.copy_(row)
         return (row == row.max()).nonzero()[0]
+
+    def show(self, layer, position=None):
+        return self.shown[layer] if position is None else torch.stack([self.keys[layer, position], self.values[layer, position]])

@@ -141,6 +141,11 @@ class Broken(PluginTest):
                 engine = self.check(f"naive_cpu_{fault}", verdict, code, reason)
                 self.assertEqual(engine["samples"], [])
 
+    def test_one_that_shows_its_states_gets_the_layer_named(self):
+        localised = self.check("naive_cpu_deep", "FAIL_TOKEN", 3, "tokens wrong")["parity"]["localised"]
+        self.assertIn("the first KV row out of band is layer 2, position 0 ", localised)
+        self.assertIn("K out of band, V in band: the K projection, k_norm or RoPE of layer 2", localised)
+
     def test_a_late_id_or_a_rewind_that_is_ignored(self):
         for fault in ("pending", "rewind"):
             with self.subTest(fault=fault):

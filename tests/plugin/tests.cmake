@@ -23,7 +23,7 @@ mkbench_plugin_example(naive_cpu naive_cpu.cpp)
 mkbench_plugin_example(naive_cpu_bare naive_cpu.cpp NAIVE_BARE=1)
 mkbench_plugin_example(naive_cpu_ids naive_cpu.cpp NAIVE_BARE=1 NAIVE_CAN=0)
 mkbench_plugin_faults(naive_cpu naive_cpu.cpp
-  theta vocab cache hang crash short overrun nan overwrite fails stateful pending rewind length unnormed)
+  theta vocab cache hang crash short overrun nan overwrite fails stateful pending rewind length deep unnormed)
 mkbench_plugin_example(misbehaving misbehaving.cpp)
 mkbench_plugin_example(step_cpu step_cpu.cpp)
 mkbench_plugin_example(buggy_cpu buggy_cpu.cpp)

@@ -34,6 +34,7 @@ enum Fault {
   kPending,    // a late id is ignored
   kRewind,     // rewind() is ignored
   kLength,     // a step that sees 200 KV rows gives another id
+  kDeep,       // layer 2 neither norms nor rotates its keys
   kUnnormed    // hidden vectors are those before the final norm
 };
 #ifndef NAIVE_FAULT
@@ -246,7 +247,7 @@ struct mkbench_engine {
     Vector q = multiply(layer.q, x, layer.q_bias), k = multiply(layer.k, x, layer.k_bias);
     const Vector v = multiply(layer.v, x, layer.v_bias);
     norm_and_rotate(q, layer.q_norm);
-    norm_and_rotate(k, layer.k_norm);
+    if (kFault != kDeep || &layer != &layers[2]) norm_and_rotate(k, layer.k_norm);
     const size_t width = k.size();
     std::copy(k.begin(), k.end(), layer.keys.begin() + position * width);
     std::copy(v.begin(), v.end(), layer.values.begin() + position * width);

@@ -67,6 +67,16 @@ struct WithLogits : Counter {
   }
 };
 
+// Shows the number of its rows and what it is asked for; layer 1 is not shown, layer 2 throws.
+struct Showing : Plain {
+  bool show(const mkbench_show& s) {
+    if (s.layer == 2) throw std::runtime_error("no layer 2");
+    const int32_t values[] = {int32_t(rows.size()), s.what, s.position};
+    std::copy(std::begin(values), std::end(values), s.out);
+    return s.layer != 1;
+  }
+};
+
 // steps(), and a prefill in one call.
 struct AtOnce : Counter {
   static constexpr uint32_t can = Step::can | MKBENCH_ONE_LAUNCH;
@@ -183,6 +193,25 @@ TEMPLATE_TEST_CASE("each row of logits belongs to its step", "[step]", WithLogit
     CHECK(e.ids == counted(kPrompt, 3, forced));
     for (size_t i = 0; i < e.logits.size(); ++i) REQUIRE(e.logits[i] == float(e.ids[i / kVocab]));
   }
+}
+
+TEST_CASE("states are shown by a class that has show()", "[step]") {
+  CHECK(mkbench_step::table<Plain>().show == nullptr);
+  Opened<Showing> e;
+  e.prefill(kPrompt);
+  float out[3] = {};
+  mkbench_show s{};
+  s.size = sizeof s;
+  s.what = MKBENCH_SHOW_KV_ROW;
+  s.position = 3;
+  s.out = out;
+  REQUIRE(e.table.show(e.engine, &s) == MKBENCH_OK);
+  CHECK((out[0] == 4 && out[1] == float{MKBENCH_SHOW_KV_ROW} && out[2] == 3));
+  s.layer = 1;
+  CHECK(e.table.show(e.engine, &s) == MKBENCH_NOT_SHOWN);
+  s.layer = 2;
+  CHECK(e.table.show(e.engine, &s) == MKBENCH_FAILED);
+  CHECK(e.error() == "no layer 2");
 }
 
 TEST_CASE("free steps are one call of steps(), forced ones one each", "[step]") {

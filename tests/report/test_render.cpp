@@ -40,12 +40,15 @@ TEST_CASE(
   r.meta["warnings"] = {"this machine is busy", "another"};
   CHECK_THAT(screen(r), ContainsText("caution: this machine is busy\n"));
   r.cases.resize(1);
+  r.cases[0].engines[1].parity->failed_step.emplace().command = "mkbench parity --only 'p:5'";
+  CHECK_THAT(screen(r), !ContainsText("again: "));
   r.cases[0].verdict = r.cases[0].engines[1].verdict = r.verdict = Verdict::kFailToken;
-  r.cases[0].reasons = {"megakernel: FAIL_TOKEN: again: mkbench parity"};
+  r.cases[0].reasons = {"megakernel: FAIL_TOKEN: 3 wrong"};
   r.exit_code = 3;
-  CHECK_THAT(screen(r), ContainsText("| FAIL_TOKEN |") && ContainsText("again: mkbench parity") &&
-                            ContainsText("**FAIL_TOKEN** (exit code 3, 1 case)") &&
-                            !ContainsText("next:"));
+  CHECK_THAT(screen(r),
+             ContainsText("| FAIL_TOKEN |") &&
+                 ContainsText("FAIL_TOKEN: 3 wrong\nagain: mkbench parity --only 'p:5'\n") &&
+                 ContainsText("**FAIL_TOKEN** (exit code 3, 1 case)") && !ContainsText("next:"));
   CHECK_THAT(
       screen(testing::example_cpu_report()),
       ContainsText("caution: no GPU was used") && ContainsText("next: on a machine with a GPU"));

@@ -257,6 +257,17 @@ class Plots(Files):
         self.assertEqual(done.returncode, 3)
         self.assertIn("nothing to plot", done.stderr)
         self.assertFalse((self.folder / "none").exists())
+        # A wrong engine that shows its states is drawn all the same.
+        for case in changed["cases"][:2]:
+            case["engines"][1]["parity"]["failed_step"] = {"position": 6, "error_by_layer": [
+                {"at": at, "error": 10.0**(at - 3), "baseline_error": 1e-4, "limit": 4e-4} for at in range(4)]}
+        done = self.plot(changed, out="wrong")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        files = sorted(file.name for file in (self.folder / "wrong").iterdir())
+        self.assertEqual(files, [f"synthetic-megakernel-plain-errors.{kind}" for kind in ("png", "svg")])
+        drawn = (self.folder / "wrong" / files[1]).read_text()
+        for text in ("synthetic: errors of megakernel (plain)", "Errors of megakernel (plain) by layer", "1e-3"):
+            self.assertIn(f">{text}<", drawn)
 
     def test_untimed_baselines_are_not_withheld(self):
         changed = copy.deepcopy(self.report)

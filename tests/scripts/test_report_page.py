@@ -196,6 +196,48 @@ class Kinds(Pages):
         self.assertEqual(reader.data()["charts"], [])
         self.assertIn("counting: position 5: found 7, wanted 221", reader.text())
 
+    def test_errors_of_a_wrong_engine(self):
+        report = self.example("failed")
+        case = report["cases"][0]
+        parity = case["engines"][1]["parity"]
+        label = report_file.label_of(case["engines"][1])
+
+        def errors(*values):
+            return [{"at": at + 3, "error": e, "baseline_error": b, "limit": limit} for at, (e, b, limit) in enumerate(values)]
+
+        self.assertEqual(page_tables.failures(case), [])
+        parity["error_by_position"] = errors((0.02, 0.05, 0.1), (0, 0.04, None), (None, 0.03, 0.1), (7.5, 0.02, 0.1))
+        parity["failed_step"] = {"prompt": "counting", "position": 6, "command": "mkbench parity --only '<counting>:6'",
+                                 "error_by_layer": errors((1e-7, 1e-5, 4e-5), (4e-5, 1e-5, 4e-5), (5e-5, 1e-5, 4e-5))}
+        reader = self.read(report)
+        for words in (f"Errors of {label} by position", f"Errors of {label} by layer", "Prompt 'counting'",
+                      "Hidden states at position 6", "Again: mkbench parity --only '<counting>:6'"):
+            self.assertIn(words, reader.text())
+        self.assertEqual([("open" in a) for tag, a in reader.elements if a.get("class") == "parity"][:2], [False, True])
+        self.assertEqual([(p["series"], p["x"], p["value"]) for p in points_of(reader, "2-norm of the error")],
+                         [(label, 3, 0.02), (label, 6, 7.5), *(("baseline", 3 + i, (5 - i) / 100) for i in range(4)),
+                          *(("limit", x, 0.1) for x in (3, 5, 6))])
+
+        def shown():
+            """Where the dotted line of each chart stands, and the ticks of its values."""
+            specs = [spec for *_, spec in page_tables.failures(case)]
+            rules = [[layer["data"]["values"][0]["at"] for layer in s["layer"] if "data" in layer] for s in specs]
+            return rules, [s["layer"][-1]["encoding"]["y"]["axis"]["values"] for s in specs]
+        rules, ticks = shown()
+        self.assertEqual(rules, [[6], [5]])
+        self.assertEqual([[f"{t:.0e}" for t in of] for of in ticks],
+                         [["1e-02", "1e-01", "1e+00", "1e+01"], ["1e-07", "1e-06", "1e-05", "1e-04"]])
+        parity["failed_step"]["error_by_layer"][0]["error"] = None  # not finite
+        self.assertEqual(shown()[0], [[6], [3]])
+        parity["failed_step"]["error_by_layer"] = errors((1e-5, 1e-5, 4e-5), (4e-5, 1e-5, 4e-5))
+        self.assertEqual(shown()[0], [[6], []])
+        for exponent, ticks in ((-8, 9), (-9, 5), (-17, 9), (-18, 7)):
+            found = page_tables.charts.decades([10.0**exponent, 1.0])
+            self.assertEqual((found[0], len(found)), (10.0**exponent, ticks))
+        parity["failed_step"]["error_by_layer"] = errors((1, 0, 0))
+        parity["error_by_position"] = []
+        self.assertEqual(page_tables.failures(case), [])
+
     def test_an_interrupted_report(self):
         report = self.example("gpu")
         report["verdict"].update(interrupted=True, status="INTERRUPTED", exit_code=130)

@@ -72,6 +72,19 @@ TEST_CASE("a decoder in Python is an engine") {
   CHECK_THROWS_AS(engine.save(), Error);
 }
 
+TEST_CASE("a decoder in Python shows hidden states and KV rows") {
+  PythonDecoder python(
+      "    def show(self, layer, position=None):\n"
+      "        if layer == 1:\n            return None\n"
+      "        return [7, layer] if position is None else torch.tensor([[position], [9]])");
+  Engine& engine = python.open();
+  engine.prefill(std::vector<int32_t>{3, 1, 4});
+  engine.decode(1);
+  CHECK(engine.hidden(2) == std::vector<float>{7, 2});
+  CHECK(engine.kv_row(2, 1) == std::vector<float>{1, 9});
+  CHECK_FALSE((engine.hidden(1) || engine.kv_row(1, 0)));
+}
+
 TEST_CASE("a decoder that can go back and take ids prefills once") {
   for (const char* body : {"    pass", "    set_pending = property()",  // without the one ability
                            "    def decode(self, n):\n        return super().decode(n)"}) {

@@ -18,10 +18,11 @@ BINARY = os.environ["BINARY_UNDER_TEST"]
 
 
 def environment(**extra):
-    """The caller's environment without any MKBENCH_ variable but those given, and without the caller's own data."""
+    """The caller's environment without any MKBENCH_ variable but those given, without the caller's own data, and without
+    plots where nothing is said of them."""
     env = {k: v for k, v in os.environ.items() if not k.startswith("MKBENCH_")}
     env["XDG_DATA_HOME"] = str(ROOT / "build" / "no-user-data")
-    env.update(extra)
+    env.update({"MKBENCH_PLOT": "off"} | extra)
     return env
 
 

@@ -221,6 +221,20 @@ class Run {
   }
 
   bool plots_come() const { return settings_.plot && !settings_.whole_parity; }
+  bool pictures_come() const { return settings_.plot && (plots_come() || any_engine(has_errors)); }
+
+  static bool has_errors(const EngineReport& e) {
+    if (times_allowed(e.verdict) || !e.parity) return false;
+    const std::optional<FailedStep>& step = e.parity->failed_step;
+    return !e.parity->error_by_position.empty() || (step && !step->error_by_layer.empty());
+  }
+  static bool has_times(const EngineReport& e) { return e.ms_per_tok.has_value(); }
+
+  bool any_engine(bool (*suits)(const EngineReport&)) const {
+    return std::any_of(report_.cases.begin(), report_.cases.end(), [&](const CaseReport& c) {
+      return std::any_of(c.engines.begin(), c.engines.end(), suits);
+    });
+  }
 
   // All cases of a report share one calibration of the clock, so a resumed run keeps that of the
   // interrupted run.
@@ -329,7 +343,7 @@ class Run {
     // full disk does not lose them.
     const bool whole = prints_whole(settings_);
     const double seconds = steady_seconds() - begin_;
-    const fs::path page = folder_ / (plots_come() ? kPageName : "report.md");
+    const fs::path page = folder_ / (pictures_come() ? kPageName : "report.md");
     std::string unread = print_results(report_, settings_, whole, seconds, page);
     const std::string unwritten = try_to_write_files();
     if (!unwritten.empty() && !whole && unread.empty())
@@ -362,13 +376,8 @@ class Run {
   void picture() {
     std::error_code ignored;
     fs::remove(folder_ / kPageName, ignored);  // the interrupted run's page, if this run resumes it
-    if (!plots_come()) return;
-    const auto timed = [](const EngineReport& e) { return e.ms_per_tok.has_value(); };
-    const bool plots =
-        !report_.interrupted &&
-        std::any_of(report_.cases.begin(), report_.cases.end(), [&](const CaseReport& c) {
-          return std::any_of(c.engines.begin(), c.engines.end(), timed);
-        });
+    if (!pictures_come()) return;
+    const bool plots = any_engine(has_errors) || (!report_.interrupted && any_engine(has_times));
     for (const std::string& warning : picture_report(folder_, plots)) say("warning: " + warning);
   }
 
