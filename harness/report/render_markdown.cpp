@@ -301,12 +301,11 @@ std::string render_markdown(const Report& report, const RenderStyle& style) {
   if (is_cpu_report(report)) {
     const std::string banner = json_text(report.environment, {"banner"});
     text += fmt::format(
-        "\n> **NO GPU RESULT: device=cpu.** {}\n> The host twin runs the kernel's schedule on CPU "
-        "threads to test that it is right; its times and "
-        "ratios say\n> nothing about a GPU, and no share of a ceiling is shown.\n",
+        "\n> **NO GPU RESULT: device=cpu.** {}\n> Note: {}; no share of a ceiling is shown.\n",
         banner.empty()         ? "Asked for with --device cpu."
         : style.tells_fallback ? one_line(banner) + "."
-                               : "The reason is printed above.");
+                               : "The reason is printed above.",
+        cpu_note(report));
   }
   if (report.interrupted) text += "\n> **INTERRUPTED.** This report is partial.\n";
   std::vector<CaseGroup> groups;

@@ -57,7 +57,11 @@ std::string parity_text(const ParityReport& p) {
     if (p.rows.empty()) in_strict = p.strict_matched;  // judged and passed in an earlier case
     const int exact = p.exact - static_cast<int>(in_strict);
     if (!text.empty()) text += ", ";
-    text += fmt::format("near-tie set: {} of {} exact", exact, others);
+    // Ids alone, closed forms and single steps belong to no set.
+    const bool near = std::any_of(p.rows.begin(), p.rows.end(),
+                                  [](const ParityRow& r) { return r.set == "near-tie"; });
+    text += fmt::format("{}: {} of {} exact", near || p.rows.empty() ? "near-tie set" : "tokens",
+                        exact, others);
     if (p.ties > 0) text += fmt::format(", {} tie{}", p.ties, p.ties == 1 ? "" : "s");
     if (p.drifts > 0) text += fmt::format(", {} drift", p.drifts);
   }

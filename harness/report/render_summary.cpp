@@ -54,9 +54,9 @@ std::string caution_line(const Report& report, const RenderStyle& style) {
   if (is_cpu_report(report)) {
     const std::string banner = json_text(report.environment, {"banner"});
     return fmt::format(
-        "caution: {}: the host twin runs the kernel's schedule on CPU threads, and its times say "
-        "nothing about a GPU",
-        banner.empty() || !style.tells_fallback ? "no GPU was used" : one_line(banner));
+        "caution: {}: {}",
+        banner.empty() || !style.tells_fallback ? "no GPU was used" : one_line(banner),
+        cpu_note(report));
   }
   if (report.meta.contains("warnings") && report.meta["warnings"].is_array()) {
     for (const auto& warning : report.meta["warnings"]) {

@@ -46,9 +46,15 @@ TEST_CASE(
   CHECK_THAT(screen(r), ContainsText("| FAIL_TOKEN |") && ContainsText("again: mkbench parity") &&
                             ContainsText("**FAIL_TOKEN** (exit code 3, 1 case)") &&
                             !ContainsText("next:"));
-  CHECK_THAT(
-      screen(testing::example_cpu_report()),
-      ContainsText("caution: no GPU was used") && ContainsText("next: on a machine with a GPU"));
+  CHECK_THAT(screen(testing::example_cpu_report()),
+             ContainsText("caution: no GPU was used: the host twin runs the kernel's schedule") &&
+                 ContainsText("next: on a machine with a GPU"));
+  Report without_twin = testing::example_cpu_report();
+  without_twin.cases[0].engines[1].name = "./mine.so";
+  without_twin.cases[0].engines[1].resolved_name = "mine";
+  CHECK_THAT(screen(without_twin),
+             ContainsText("caution: no GPU was used: times on a CPU say nothing about a GPU\n") &&
+                 !ContainsText("host twin"));
   Report rounded = right;
   rounded.cases[0].model = "./a";
   for (CaseReport& c : rounded.cases) c.rounded = "2 F16 of 24 tensors";
@@ -335,6 +341,10 @@ TEST_CASE(
     for (Sample& sample : e.samples) {
       sample.process = 0;
       sample.times.host_ms *= 1 + 0.01 * sample.block;
+  c.engines[0].ms_per_tok->ci.reset();  // the interval would reach below 0
+  CHECK_THAT(render_markdown(r),
+             ContainsText("- eager: neighbouring blocks correlate (lag-1 1.00); "
+                          "its times change by +0.9"));
     }
   }
   c.engines[1].warm_ups = {
