@@ -8,6 +8,7 @@
 #include "harness/flow/interrupt.h"
 #include "harness/flow/only.h"
 #include "harness/flow/timed_truth.h"
+#include "harness/judge/facts.h"
 #include "harness/judge/isolation.h"
 #include "harness/judge/localise.h"
 #include "harness/judge/repeats.h"
@@ -290,8 +291,11 @@ void Trials::localise_swept(const std::string& name, const std::vector<GreedyRef
                                   truth = make(kTruthName, context, weights),
                                   baseline = make(kHeadFp32Name, context, weights);
     watch_.begin("localising", name, candidate.get());
-    step = repeat_step({.candidate = *candidate, .truth = *truth, .baseline = *baseline}, step,
-                       replay_options(step.pairwise_d, name, weights.config.shape, references));
+    LastStep last;
+    step =
+        repeat_step({.candidate = *candidate, .truth = *truth, .baseline = *baseline}, step,
+                    replay_options(step.pairwise_d, name, weights.config.shape, references), &last);
+    report.facts = facts_of_logits(last);
   } catch (const Error& error) {
     step.localised = fmt::format("not localised: {}", error.what());
   }
@@ -319,7 +323,8 @@ void Trials::localise_failure(Engine& engine, const std::string& name, Engine& b
         replay_options(reference->pairwise_d, name, weights_.config.shape, references);
     if (report.suspect_is_free) options.free_tokens = static_cast<int>(prompt->steps.size());
     report.failed_step = replay_step({.candidate = engine, .truth = *truth, .baseline = baseline},
-                                     *prompt, step, options);
+                                     *prompt, step, options, &last);
+    for (std::string& fact : facts_of_logits(last)) report.facts.push_back(std::move(fact));
     report.localised = report.failed_step->localised;
     name_step(job_, weights_, name, !reference->path.empty() && !report.suspect_is_free,
               *report.failed_step);
@@ -329,6 +334,7 @@ void Trials::localise_failure(Engine& engine, const std::string& name, Engine& b
   const int32_t emitted = emitted_at(report, prompt->name, report.suspect_position);
   const bool closed_form = !weights_.lagset.empty() && prompt->set == "strict";
   if (closed_form && emitted != prompt->steps[static_cast<size_t>(step)].token)
+    LastStep last;
     report.localised +=
         "; " + localise_lag(weights_.lagset, weights_.config.shape, *prompt, step, emitted);
 }

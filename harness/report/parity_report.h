@@ -81,6 +81,8 @@ struct ParityReport {
   int suspect_position = -1;
   bool suspect_is_free = false;  // its id came from the run without logits
   std::string localised;         // where a failure begins, or why that is not known; else empty
+  // What the failing steps have in common, one line each (harness/judge/facts.h).
+  std::vector<std::string> facts;
   std::optional<FailedStep> failed_step;  // the step where a failure begins, ready to be repeated
   // A judged prompt and the engine's continuation of it; empty if the reference has no texts.
   std::string text_prompt, text;
@@ -131,6 +133,8 @@ void describe_fields(V& v, Tag<ParityReport>) {
   v.field("localised", &P::localised,
           "where a failure begins (layer, KV row, lag), or why that is unknown; empty if no step "
           "shows one");
+  v.field("facts", &P::facts,
+          "what the failing steps have in common, one line each; empty if nothing is known");
   v.field("failed_step", &P::failed_step,
           "the step at which the failure shows, as mkbench parity --only repeats it; null if none "
           "does");

@@ -158,6 +158,7 @@ std::string render_parity_line(const EngineReport& e) {
                         step.position, step.prompt, best_text(step.expected_top),
                         step.found_top.empty() ? "not shown" : best_text(step.found_top));
     if (!times_allowed(e.verdict)) line += "\n  - again: `" + step.command + "`";
+  for (const std::string& fact : e.parity->facts) line += "\n  - fact: " + one_line(fact, 400);
   }
   return line;
 }

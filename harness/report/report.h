@@ -24,7 +24,7 @@
 namespace mkbench {
 
 inline constexpr char kReportSchemaId[] = "mkbench.report";
-inline constexpr int kReportSchemaMajor = 1, kReportSchemaMinor = 10;  // new fields: minor + 1
+inline constexpr int kReportSchemaMajor = 1, kReportSchemaMinor = 11;  // new fields: minor + 1
 
 // Ablations of an engine, for diagnosis: its time without waits, and its time without loads.
 struct ProfileReport {
