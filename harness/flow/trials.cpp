@@ -84,11 +84,22 @@ void Trials::run(Engine& engine, const std::string& name,
     budget_.check();
   };
   prompts_failed_ = !times_allowed(report.verdict);
+  const bool decided =
+      prompts_failed_ && report.verdict != Verdict::kIncomplete && !job_.keep_going;
   Findings findings;
   const WatchEnd end(watch_);
   conclude_however_it_ends(
       [&] {
         watch_.begin("repeats", name, &engine);
+        if (decided) {
+          // A few repeats tell a race from wrong arithmetic. With ids missing they all fail.
+          if (find_check(report, Check::kRan)->status != CheckStatus::kFailed)
+            judge_repeats(engine, prompts, options.vocab, stop, findings, kFewRepeats);
+          for (const Check check : {Check::kRepeats, Check::kIsolation, Check::kSweep})
+            findings.rule_out(check, "not run: decided failure before (--keep-going runs it)");
+          engine.audit();
+          return;
+        }
         report.repeats_sha256 = judge_repeats(engine, prompts, options.vocab, stop, findings);
         const CheckResult* ratchet = find_check(report, Check::kRatchet);
         const bool judged = ratchet != nullptr && ratchet->status != CheckStatus::kNotApplicable;
@@ -322,6 +333,7 @@ void Trials::localise_failure(Engine& engine, const std::string& name, Engine& b
     ReplayOptions options =
         replay_options(reference->pairwise_d, name, weights_.config.shape, references);
     if (report.suspect_is_free) options.free_tokens = static_cast<int>(prompt->steps.size());
+    LastStep last;
     report.failed_step = replay_step({.candidate = engine, .truth = *truth, .baseline = baseline},
                                      *prompt, step, options, &last);
     for (std::string& fact : facts_of_logits(last)) report.facts.push_back(std::move(fact));
@@ -334,7 +346,6 @@ void Trials::localise_failure(Engine& engine, const std::string& name, Engine& b
   const int32_t emitted = emitted_at(report, prompt->name, report.suspect_position);
   const bool closed_form = !weights_.lagset.empty() && prompt->set == "strict";
   if (closed_form && emitted != prompt->steps[static_cast<size_t>(step)].token)
-    LastStep last;
     report.localised +=
         "; " + localise_lag(weights_.lagset, weights_.config.shape, *prompt, step, emitted);
 }

@@ -107,7 +107,7 @@ std::string render_summary(const Report& report, double seconds, const std::stri
   if (!report.cases.empty()) text += summary_table(report) + "\n";
   for (const CaseReport& c : report.cases) {
     if (c.verdict == Verdict::kPass || c.verdict == Verdict::kPassLive) continue;
-    text += fmt::format("{}: {}\n", one_line(c.name), verdict_note(c));
+    text += fmt::format("{}: {}\n", one_line(c.name), verdict_note(c, false));
   }
   text += rounded_lines(report);
   const bool passed = report.exit_code == 0;
