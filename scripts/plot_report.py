@@ -86,7 +86,7 @@ def to_text(values, form: str) -> str:
 
 
 def title_of(figure: Figure) -> dict:
-    where = "host twin on a CPU: not a GPU result" if figure.card == "cpu" else figure.card
+    where = "a CPU: not a GPU result" if figure.card == "cpu" else figure.card
     what = "untimed tokens check it" if figure.prefill else f"{figure.tokens:,} tokens a block"
     depth = f", depth {figure.depths[0]:,}" if len(figure.depths) == 1 and not figure.prefill else ""
     over = f"{to_text(figure.blocks, 'd')} paired blocks in {to_text(figure.processes, 'd')} process" + \

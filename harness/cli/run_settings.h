@@ -53,8 +53,7 @@ inline std::vector<Flag<RunSettings>> report_flags() {
   using R = RunSettings;
   return {
       python_flag(),
-      flag("parity-table", "Print the whole parity table also when parity passes.",
-           &R::parity_table),
+      flag("parity-table", "Print the whole parity table.", &R::parity_table),
       flag("output,o md|json|jsonl|csv|sql=md",
            "Format of stdout. The report's files are always written.", &R::format,
            one_word_of({"md", "json", "jsonl", "csv", "sql"})),

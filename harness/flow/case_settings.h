@@ -28,6 +28,7 @@ struct CaseSettings {
   double time_budget_s = 240;  // for judging one engine; INCOMPLETE if it needs more
   PlantedFault fault = PlantedFault::kNone;
   bool whole_parity = false;  // `mkbench parity`: every check, nothing timed
+  bool keep_going = false;    // `parity` makes every check also after a decided failure
   // If set, only this step is repeated. Without prompt_ids it is a step of the references.
   std::optional<FailedStep> only{};
   std::string only_prompt{};  // if set, only this prompt of the references is judged
@@ -75,7 +76,12 @@ inline std::vector<Flag<CaseSettings>> only_flags() {
   return {{{"only STEP",
             "Judge one prompt (PROMPT), or repeat one step: PROMPT:POSITION as in the parity "
             "table, or a file from the folder failures of a report."},
-           set_only}};
+           set_only},
+          flag("keep-going",
+               "Make every check also after the prompts have shown a failure. Without it the "
+               "cache lengths and the isolation are then not judged, and 3 runs of a prompt are "
+               "compared instead of 20.",
+               &CaseSettings::keep_going)};
 }
 
 inline Flag<CaseSettings> ids_flag() {

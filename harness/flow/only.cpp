@@ -8,6 +8,7 @@
 #include "harness/engines/plugin_file.h"
 #include "harness/flow/text.h"
 #include "harness/judge/diagnosis.h"
+#include "harness/judge/facts.h"
 #include "harness/judge/ratios.h"
 #include "references/base/error.h"
 #include "references/base/sha256.h"
@@ -159,15 +160,17 @@ void run_only(const CaseJob& job, const CaseServices& services, const ModelWeigh
       options.free_tokens = job.only->free_tokens;
       options.late_id = job.only->late_id;
       options.error_limit = job.only->error_limit;
+      LastStep last;
       FailedStep failed =
           replay_step({.candidate = *c.engine, .truth = *truth, .baseline = *judge.engine}, prompt,
-                      step, options);
+                      step, options, &last);
       name_step(job, weights, c.name, by_name, failed);
       ParityReport report = report_of(failed, precision_of(c.name, c.engine->capabilities()));
       if (report.verdict != Verdict::kPass) {
         report.diagnosis = diagnose_step(*c.engine, *truth, failed, options.vocab,
                                          options.logits_bf16, clock_of(services));
       }
+      if (report.verdict != Verdict::kPass) report.facts = facts_of_logits(last);
       sink.send(ParityJudged{c.name, report});
       if (report.verdict == Verdict::kPass)
         send_verdict(sink, c.name, Verdict::kPass, "");

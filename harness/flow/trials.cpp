@@ -9,6 +9,7 @@
 #include "harness/flow/only.h"
 #include "harness/flow/timed_truth.h"
 #include "harness/judge/diagnosis.h"
+#include "harness/judge/facts.h"
 #include "harness/judge/isolation.h"
 #include "harness/judge/localise.h"
 #include "harness/judge/repeats.h"
@@ -84,11 +85,22 @@ void Trials::run(Engine& engine, const std::string& name,
     budget_.check();
   };
   prompts_failed_ = !times_allowed(report.verdict);
+  const bool decided =
+      prompts_failed_ && report.verdict != Verdict::kIncomplete && !job_.keep_going;
   Findings findings;
   const WatchEnd end(watch_);
   conclude_however_it_ends(
       [&] {
         watch_.begin("repeats", name, &engine);
+        if (decided) {
+          // A few repeats tell a race from wrong arithmetic. With ids missing they all fail.
+          if (find_check(report, Check::kRan)->status != CheckStatus::kFailed)
+            judge_repeats(engine, prompts, options.vocab, stop, findings, kFewRepeats);
+          for (const Check check : {Check::kRepeats, Check::kIsolation, Check::kSweep})
+            findings.rule_out(check, "not run: decided failure before (--keep-going runs it)");
+          engine.audit();
+          return;
+        }
         report.repeats_sha256 = judge_repeats(engine, prompts, options.vocab, stop, findings);
         const CheckResult* ratchet = find_check(report, Check::kRatchet);
         const bool judged = ratchet != nullptr && ratchet->status != CheckStatus::kNotApplicable;
@@ -291,8 +303,11 @@ void Trials::localise_swept(const std::string& name, const std::vector<GreedyRef
                                   truth = make(kTruthName, context, weights),
                                   baseline = make(kHeadFp32Name, context, weights);
     watch_.begin("localising", name, candidate.get());
-    step = repeat_step({.candidate = *candidate, .truth = *truth, .baseline = *baseline}, step,
-                       replay_options(step.pairwise_d, name, weights.config.shape, references));
+    LastStep last;
+    step =
+        repeat_step({.candidate = *candidate, .truth = *truth, .baseline = *baseline}, step,
+                    replay_options(step.pairwise_d, name, weights.config.shape, references), &last);
+    report.facts = facts_of_logits(last);
     report.diagnosis = diagnose_step(*candidate, *truth, step, weights.config.shape.vocab,
                                      rounds_logits(name), clock_of(services_));
   } catch (const Error& error) {
@@ -321,8 +336,10 @@ void Trials::localise_failure(Engine& engine, const std::string& name, Engine& b
     ReplayOptions options =
         replay_options(reference->pairwise_d, name, weights_.config.shape, references);
     if (report.suspect_is_free) options.free_tokens = static_cast<int>(prompt->steps.size());
+    LastStep last;
     report.failed_step = replay_step({.candidate = engine, .truth = *truth, .baseline = baseline},
-                                     *prompt, step, options);
+                                     *prompt, step, options, &last);
+    for (std::string& fact : facts_of_logits(last)) report.facts.push_back(std::move(fact));
     report.localised = report.failed_step->localised;
     name_step(job_, weights_, name, !reference->path.empty() && !report.suspect_is_free,
               *report.failed_step);

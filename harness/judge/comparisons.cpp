@@ -11,8 +11,6 @@
 namespace mkbench {
 namespace {
 
-constexpr char kHostTwin[] = "host-twin";
-
 // ms/token of valid samples by process and block, both ascending.
 std::map<int, std::map<int, double>> by_block(const std::vector<Sample>& samples) {
   std::map<int, std::map<int, double>> result;

@@ -227,8 +227,7 @@ void add_once(std::vector<std::string>& reasons, std::string reason) {
 void conclude_case(CaseReport& c) {
   for (const EngineReport& e : c.engines) {
     if (times_allowed(e.verdict)) continue;
-    const std::string why = e.reasons.empty() ? "no reason recorded" : e.reasons.front();
-    add_once(c.reasons, fmt::format("{}: {}: {}", e.name, verdict_name(e.verdict), why));
+    add_once(c.reasons, case_reason(e, e.reasons.empty() ? "no reason recorded" : e.reasons[0]));
   }
   c.verdict = verdict_of_case(c);
 }

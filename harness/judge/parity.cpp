@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "harness/judge/budget.h"
+#include "harness/judge/facts.h"
 #include "harness/judge/findings.h"
 #include "harness/judge/flips.h"
 #include "harness/judge/states.h"
@@ -18,27 +19,6 @@ namespace {
 int steps_of(const GreedyReference& reference) {
   return std::accumulate(reference.prompts.begin(), reference.prompts.end(), 0,
                          [](int n, const ReferencePrompt& p) { return n + std::ssize(p.steps); });
-}
-
-// Result of one teacher-forced step.
-struct ForcedStep {
-  int32_t id = -1;      // emitted
-  int32_t argmax = -1;  // lowest index of the largest of the engine's own logits
-  int64_t non_finite = 0;
-  std::optional<StepError> error{};  // if all logits are finite and the truth has a sketch
-};
-
-// Finds the argmax of a row of logits (lowest index among equals) and counts what is not finite.
-void scan_logits(const float* logits, int vocab, ForcedStep& step) {
-  float largest = -std::numeric_limits<float>::infinity();
-  for (int i = 0; i < vocab; ++i) {
-    if (!std::isfinite(logits[i])) {
-      ++step.non_finite;
-    } else if (step.argmax < 0 || logits[i] > largest) {
-      largest = logits[i];
-      step.argmax = i;
-    }
-  }
 }
 
 class Judge {
@@ -83,6 +63,7 @@ class Judge {
     }
     report.error_by_position = sums_.errors_of(report.suspect_prompt, options_.limits.step);
     if (first_unequal_) findings.fail(Check::kSame, Verdict::kNondeterministic, *first_unequal_);
+    report.facts = facts_of_steps(seen_, options_.limits.step, engine_.capabilities().forced);
   }
 
   double tau_of(const ReferenceStep& step) const {
@@ -167,6 +148,7 @@ class Judge {
     if (forced.error) sums_.add(prompt.name, step, *forced.error);
 
     StepVerdict verdict = judge_token(step, forced.id);
+    seen_.push_back({&prompt, t, forced, verdict == StepVerdict::kWrong});
     int32_t shown = forced.id;
     if (!forked && free_id != step.token) {
       // Up to its first difference the free run has the truth's context, so the rule for
@@ -372,6 +354,7 @@ class Judge {
   const bool with_logits_;
   int steps_in_all_ = 0, steps_done_ = 0;
   RatioSums sums_;
+  std::vector<SeenStep> seen_;     // every step, in the order of judging
   Sha256 bits_;                    // hash of ids and logits of the teacher-forced steps
   std::vector<bool> row_decided_;  // one for each row of the report
   int states_seen_ = 0;
@@ -408,6 +391,7 @@ void judge_parity(Engine& engine, const GreedyReference& reference, const Parity
       [&] {
         findings.conclude(report);
         if (exit_code(report.verdict) == 0) report.error_by_position.clear();
+        if (times_allowed(report.verdict)) report.facts.clear();
       });
 }
 

@@ -79,7 +79,7 @@ std::string hash_runs(Engine& engine, const std::vector<ReferencePrompt>& prompt
 }
 
 std::string judge_repeats(Engine& engine, const std::vector<ReferencePrompt>& prompts, int vocab,
-                          const std::function<void()>& stop, Findings& findings) {
+                          const std::function<void()>& stop, Findings& findings, int repeats) {
   findings.ran(Check::kRepeats);
   int runs = 0;
   const auto run = [&](const ReferencePrompt& prompt) {
@@ -102,9 +102,9 @@ std::string judge_repeats(Engine& engine, const std::vector<ReferencePrompt>& pr
   try {
     for (const ReferencePrompt& prompt : prompts) {
       first.push_back(run(prompt));
-      for (int i = 1; i < kRepeats; ++i) {
+      for (int i = 1; i < repeats; ++i) {
         const bool equal = compare(run(prompt), first.back(),
-                                   fmt::format("run {} of {} in a row", i + 1, kRepeats), prompt);
+                                   fmt::format("run {} of {} in a row", i + 1, repeats), prompt);
         if (!equal) break;
       }
     }
@@ -114,12 +114,15 @@ std::string judge_repeats(Engine& engine, const std::vector<ReferencePrompt>& pr
       add_bits(first[p], hash);
     }
   } catch (const BudgetEnded&) {
-    findings.unfinished(Check::kRepeats, fmt::format("{} of {} repeats", runs,
-                                                     (kRepeats + 1) * std::ssize(prompts)));
+    findings.unfinished(Check::kRepeats,
+                        fmt::format("{} of {} repeats", runs, (repeats + 1) * std::ssize(prompts)));
     return "";
   }
-  if (!engine.capabilities().logits)
-    findings.note(Check::kRepeats, "ids alone: this engine shows no logits");
+  std::string note = engine.capabilities().logits ? "" : "ids alone: this engine shows no logits";
+  if (repeats < kRepeats)
+    note += fmt::format("{}{} runs of a prompt, not {}: decided failure before",
+                        note.empty() ? "" : "; ", repeats, kRepeats);
+  if (!note.empty()) findings.note(Check::kRepeats, note);
   return hash.hex();
 }
 

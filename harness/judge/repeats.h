@@ -11,6 +11,7 @@
 namespace mkbench {
 
 inline constexpr int kRepeats = 20;      // runs of each prompt in a row
+inline constexpr int kFewRepeats = 3;    // the same after a decided failure
 inline constexpr int kRepeatSteps = 16;  // tokens decoded in each run
 inline constexpr int kFreshProcesses = 3;
 
@@ -38,11 +39,12 @@ std::vector<ReferencePrompt> prompts_to_repeat(const std::vector<ReferencePrompt
 std::string hash_runs(Engine& engine, const std::vector<ReferencePrompt>& prompts, int vocab,
                       Findings& findings);
 
-// Runs each prompt kRepeats times in a row, and once more after the other prompts. Returns the hash
+// Runs each prompt `repeats` times in a row, and once more after the other prompts. Returns the hash
 // that hash_runs() gives, or "" if the time budget ended first. `stop` is called before every run
 // and may throw.
 std::string judge_repeats(Engine& engine, const std::vector<ReferencePrompt>& prompts, int vocab,
-                          const std::function<void()>& stop, Findings& findings);
+                          const std::function<void()>& stop, Findings& findings,
+                          int repeats = kRepeats);
 
 // Answer of a fresh process: its hash, or why it gave none.
 struct FreshRun {

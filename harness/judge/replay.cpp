@@ -118,7 +118,7 @@ FailedStep observed_step(const ReferencePrompt& prompt, int step, int32_t found,
 }
 
 FailedStep replay_step(const LocaliseEngines& engines, const ReferencePrompt& prompt, int step,
-                       const ReplayOptions& options) {
+                       const ReplayOptions& options, LastStep* shown) {
   LastStep last;
   const std::string localised =
       localise(engines, options.layers, options.vocab, with_late_id(prompt, options), step, &last);
@@ -135,18 +135,19 @@ FailedStep replay_step(const LocaliseEngines& engines, const ReferencePrompt& pr
   failed.baseline_error_norm =
       std::max(centred_distance(last.baseline, last.truth), failed.baseline_error_norm);
   if (!last.candidate.empty()) failed.error_norm = centred_distance(last.candidate, last.truth);
+  if (shown != nullptr) *shown = std::move(last);
   return failed;
 }
 
 FailedStep repeat_step(const LocaliseEngines& engines, const FailedStep& observed,
-                       ReplayOptions options) {
+                       ReplayOptions options, LastStep* last) {
   options.pairwise_d = observed.pairwise_d;
   options.free_tokens = observed.free_tokens;
   options.late_id = observed.late_id;
   options.error_limit = observed.error_limit;
   const ReferencePrompt prompt = prompt_of(observed);
   FailedStep again =
-      replay_step(engines, prompt, static_cast<int>(prompt.steps.size()) - 1, options);
+      replay_step(engines, prompt, static_cast<int>(prompt.steps.size()) - 1, options, last);
   if (again.found == observed.found) return again;
   again.localised += fmt::format("; when it was judged the id was {}, in another run {}",
                                  observed.found, again.found);

@@ -31,15 +31,15 @@ FailedStep observed_step(const ReferencePrompt& prompt, int step, int32_t found,
 
 // Walks the prompt up to step `step` on all three engines, teacher-forced, and fills in everything
 // but names, hashes and the command. The id comes from the walk or, with free_tokens, from a run
-// without logits. Throws what the engines throw.
+// without logits. `last`, if given, receives what the engines gave. Throws what the engines throw.
 FailedStep replay_step(const LocaliseEngines& engines, const ReferencePrompt& prompt, int step,
-                       const ReplayOptions& options);
+                       const ReplayOptions& options, LastStep* last = nullptr);
 
 // Repeats a judged step in the way that it records, and adds the results of truth, baseline and
 // another run of the candidate. The recorded id stays; if the new run gives another id, `localised`
 // says so.
 FailedStep repeat_step(const LocaliseEngines& engines, const FailedStep& observed,
-                       ReplayOptions options);
+                       ReplayOptions options, LastStep* last = nullptr);
 
 // The verdict of a replayed step. FAIL_SELF: the id is not the argmax of the logits that came with
 // it. FAIL_TOKEN: a wrong token. NONDETERMINISTIC: runs with and without logits give different ids.

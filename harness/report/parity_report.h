@@ -85,6 +85,8 @@ struct ParityReport {
   std::vector<ErrorAt>
       error_by_position;  // of suspect_prompt; empty unless the verdict is a failure
   std::string localised;  // where a failure begins, or why that is not known; else empty
+  // What the failing steps have in common, one line each (harness/judge/facts.h).
+  std::vector<std::string> facts;
   std::optional<FailedStep> failed_step;  // the step where a failure begins, ready to be repeated
   // A judged prompt and the engine's continuation of it; empty if the reference has no texts.
   std::string text_prompt, text;
@@ -139,6 +141,8 @@ void describe_fields(V& v, Tag<ParityReport>) {
   v.field("error_by_position", &P::error_by_position,
           "2-norm of the centred logits less the truth's at every step with finite logits of the "
           "prompt where a failure begins; empty if parity passed or no logits are shown");
+  v.field("facts", &P::facts,
+          "what the failing steps have in common, one line each; empty if nothing is known");
   v.field("failed_step", &P::failed_step,
           "the step at which the failure shows, as mkbench parity --only repeats it; null if none "
           "does");

@@ -1,5 +1,7 @@
 #include "harness/report/readings.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <optional>
 
@@ -7,6 +9,21 @@ namespace mkbench {
 
 bool is_lossy(const EngineReport& e) {
   return e.parity && e.parity->precision == precision_class_name(PrecisionClass::kLossy);
+}
+
+std::string case_reason(const EngineReport& e, const std::string& why) {
+  return fmt::format("{}: {}: {}", e.name, verdict_name(e.verdict), why);
+}
+
+std::string cpu_note(const Report& report) {
+  for (const CaseReport& c : report.cases) {
+    for (const EngineReport& e : c.engines) {
+      if (e.name == kHostTwin || e.resolved_name == kHostTwin)
+        return "the host twin runs the kernel's schedule on CPU threads, and its times say nothing "
+               "about a GPU";
+    }
+  }
+  return "times on a CPU say nothing about a GPU";
 }
 
 bool takes_late_ids(const EngineReport& e) {

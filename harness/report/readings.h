@@ -8,9 +8,17 @@ namespace mkbench {
 // If a larger share of an engine's blocks was dropped, every comparison with it is INCONCLUSIVE.
 inline constexpr double kMostDropped = 0.2;
 
+inline constexpr char kHostTwin[] = "host-twin";  // the megakernel's schedule on CPU threads
+
 // True if the engine has claimed the class lossy: it may read fewer bytes than the weights have,
 // and is not ranked beside engines that read all of them.
 bool is_lossy(const EngineReport& e);
+
+// A reason of an engine as its case repeats it: "engine: FAIL_TOKEN: why".
+std::string case_reason(const EngineReport& e, const std::string& why);
+
+// What a report of a CPU says of its times.
+std::string cpu_note(const Report& report);
 
 // True if every sample's last input id was drawn after the engine had prefilled.
 bool takes_late_ids(const EngineReport& e);

@@ -53,8 +53,9 @@ std::string render_summary(const Report& report, double seconds, const std::stri
 std::string summary_table(const Report& report);
 // "24 F32 of 24 tensors are rounded to bf16, for truth, baselines and engines alike"; or empty.
 std::string rounded_note(const CaseReport& c);
-// The verdict of a case other than PASS, with reasons and advice, a line each.
-std::string verdict_note(const CaseReport& c);
+// The verdict of a case other than PASS, with reasons and advice, a line each. `below_parity`: it
+// stands below render_parity_line() of the engines, so reasons that were printed there are left out.
+std::string verdict_note(const CaseReport& c, bool below_parity);
 // The verdict of the run, "**PASS** (exit code 0, 2 cases)" and `took`; below it the reasons of a
 // run without cases, and a line for each interruption.
 std::string verdict_line(const Report& report, const std::string& took);

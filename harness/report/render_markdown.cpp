@@ -186,7 +186,7 @@ std::vector<std::string> notes_of(const CaseReport& c, bool on_cpu) {
     if (c.verdict == Verdict::kPass && e.verdict == Verdict::kSkipped && !e.reasons.empty())
       notes.push_back(fmt::format("{}: SKIPPED: {}", engine_label(e), one_line(e.reasons[0], 600)));
   }
-  if (c.verdict != Verdict::kPass) notes.push_back(verdict_note(c));
+  if (c.verdict != Verdict::kPass) notes.push_back(verdict_note(c, true));
   return notes;
 }
 
@@ -270,9 +270,14 @@ std::string rounded_note(const CaseReport& c) {
   return one_line(c.rounded) + " are rounded to bf16, for truth, baselines and engines alike";
 }
 
-std::string verdict_note(const CaseReport& c) {
+std::string verdict_note(const CaseReport& c, bool below_parity) {
   std::string note = fmt::format("verdict: **{}**", verdict_name(c.verdict));
-  for (const std::string& reason : c.reasons) note += "\n  - " + one_line(reason, 600);
+  for (const std::string& reason : c.reasons) {
+    const bool told = std::any_of(c.engines.begin(), c.engines.end(), [&](const EngineReport& e) {
+      return e.parity && !e.parity->reason.empty() && reason == case_reason(e, e.parity->reason);
+    });
+    if (!below_parity || !told) note += "\n  - " + one_line(reason, 600);
+  }
   for (const std::string& advice : advice_lines(c.reasons)) note += "\n  - " + advice;
   return note;
 }
@@ -301,12 +306,11 @@ std::string render_markdown(const Report& report, const RenderStyle& style) {
   if (is_cpu_report(report)) {
     const std::string banner = json_text(report.environment, {"banner"});
     text += fmt::format(
-        "\n> **NO GPU RESULT: device=cpu.** {}\n> The host twin runs the kernel's schedule on CPU "
-        "threads to test that it is right; its times and "
-        "ratios say\n> nothing about a GPU, and no share of a ceiling is shown.\n",
+        "\n> **NO GPU RESULT: device=cpu.** {}\n> Note: {}; no share of a ceiling is shown.\n",
         banner.empty()         ? "Asked for with --device cpu."
         : style.tells_fallback ? one_line(banner) + "."
-                               : "The reason is printed above.");
+                               : "The reason is printed above.",
+        cpu_note(report));
   }
   if (report.interrupted) text += "\n> **INTERRUPTED.** This report is partial.\n";
   std::vector<CaseGroup> groups;

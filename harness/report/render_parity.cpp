@@ -57,13 +57,19 @@ std::string parity_text(const ParityReport& p) {
     if (p.rows.empty()) in_strict = p.strict_matched;  // judged and passed in an earlier case
     const int exact = p.exact - static_cast<int>(in_strict);
     if (!text.empty()) text += ", ";
-    text += fmt::format("near-tie set: {} of {} exact", exact, others);
+    // Ids alone, closed forms and single steps belong to no set.
+    const bool near = std::any_of(p.rows.begin(), p.rows.end(),
+                                  [](const ParityRow& r) { return r.set == "near-tie"; });
+    text += fmt::format("{}: {} of {} exact", near || p.rows.empty() ? "near-tie set" : "tokens",
+                        exact, others);
     if (p.ties > 0) text += fmt::format(", {} tie{}", p.ties, p.ties == 1 ? "" : "s");
     if (p.drifts > 0) text += fmt::format(", {} drift", p.drifts);
   }
   if (p.wrong > 0) text += fmt::format(", {} WRONG", p.wrong);
   return text + ratios_text(p);
 }
+
+bool wrong_row(const ParityRow& row) { return row.verdict == StepVerdict::kWrong; }
 
 // Ids with text and logit: 108 ("l") 8.70, 121 ("y") 1.10, ...
 std::string best_text(const std::vector<ScoredId>& best) {
@@ -75,8 +81,9 @@ std::string best_text(const std::vector<ScoredId>& best) {
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
-// A short table has at most the first kFirstRows exact rows and kOtherRows rows that are not exact.
-constexpr size_t kFirstRows = 4, kOtherRows = 6;
+// A short table has kRowsBefore rows before the first wrong one, and kOtherRows from there on.
+// Without a wrong row it has the first kRowsBefore exact rows and kOtherRows that are not exact.
+constexpr std::ptrdiff_t kRowsBefore = 4, kOtherRows = 6;
 
 // A token's text in quotes, so that spaces show; empty if the text is not known.
 std::string quoted(const std::string& text) { return text.empty() ? "" : quoted_text(text, 24); }
@@ -97,15 +104,21 @@ std::string mark_of(StepVerdict v, const RenderStyle& style) {
 }
 
 std::vector<const ParityRow*> shown_rows(const ParityReport& parity, const RenderStyle& style) {
-  const bool whole = style.whole_tables || exit_code(parity.verdict) != 0;
+  const auto begin = parity.rows.begin(), end = parity.rows.end();
+  const auto wrong = std::find_if(begin, end, wrong_row);
+  const bool window = !style.whole_tables && wrong != end;
+  const auto first = window ? wrong - std::min(wrong - begin, kRowsBefore) : begin;
   std::vector<const ParityRow*> shown;
-  size_t others = 0;
-  for (const ParityRow& row : parity.rows) {
-    const bool exact = row.verdict == StepVerdict::kExact;
-    const bool first = shown.size() - others < kFirstRows && exact;
-    if (!whole && !first && (exact || others == kOtherRows)) continue;
+  std::ptrdiff_t others = 0;
+  for (auto row = first; row != end; ++row) {
+    const bool exact = row->verdict == StepVerdict::kExact;
+    const auto place = std::ssize(shown);
+    const bool brief = window  ? place < kRowsBefore + kOtherRows
+                       : exact ? place - others < kRowsBefore
+                               : others < kOtherRows;
+    if (!style.whole_tables && !brief) continue;
     others += !exact;
-    shown.push_back(&row);
+    shown.push_back(&*row);
   }
   return shown;
 }
@@ -123,9 +136,7 @@ std::string closing_line(const ParityReport& p, const RenderStyle& style) {
     }
     return text + (p.drifts > 0 ? fmt::format(", {} drift", p.drifts) : "");
   }
-  const auto wrong = std::find_if(p.rows.begin(), p.rows.end(), [](const ParityRow& row) {
-    return row.verdict == StepVerdict::kWrong;
-  });
+  const auto wrong = std::find_if(p.rows.begin(), p.rows.end(), wrong_row);
   const std::string where = wrong == p.rows.end()
                                 ? match + failed_checks_text(p)
                                 : fmt::format("first at prompt {}, position {}",
@@ -145,11 +156,12 @@ std::string render_parity_line(const EngineReport& e) {
   std::string line = fmt::format("parity of {}: ", engine_label(e));
   if (v != Verdict::kPass) line += fmt::format("{}: ", verdict_name(v));
   line += parity_text(*e.parity) + failed_checks_text(*e.parity);
-  if (!e.parity->reason.empty()) line += ": " + one_line(e.parity->reason, 600);
+  if (!e.parity->reason.empty()) line += "\n  - reason: " + one_line(e.parity->reason, 1000);
   if (!e.parity->coverage.empty()) line += "\n  - " + one_line(e.parity->coverage, 600);
-  if (!e.parity->localised.empty()) line += "\n  - where: " + one_line(e.parity->localised, 800);
   if (!e.parity->diagnosis.text.empty())
     line += "\n  - bug: " + one_line(e.parity->diagnosis.text, 600);
+  for (const std::string& fact : e.parity->facts) line += "\n  - fact: " + one_line(fact, 400);
+  if (!e.parity->localised.empty()) line += "\n  - where: " + one_line(e.parity->localised, 800);
   if (e.parity->failed_step) {
     const FailedStep& step = *e.parity->failed_step;
     line += fmt::format("\n  - position {} of '{}': the truth's best: {}; the engine's: {}",
@@ -199,8 +211,8 @@ std::string render_parity_table(const ParityReport& parity, const RenderStyle& s
   }
   std::string text = rows.empty() ? "" : table.str();
   if (shown.size() < rows.size()) {
-    text += fmt::format("\n{} of {} rows; --parity-table prints all\n", with_commas(shown.size()),
-                        with_commas(rows.size()));
+    text += fmt::format("\n{} of {} rows; --parity-table prints all, report.json has them\n",
+                        with_commas(shown.size()), with_commas(rows.size()));
   }
   return text + (rows.empty() ? "" : "\n") + closing_line(parity, style) + "\n";
 }

@@ -54,9 +54,9 @@ std::string caution_line(const Report& report, const RenderStyle& style) {
   if (is_cpu_report(report)) {
     const std::string banner = json_text(report.environment, {"banner"});
     return fmt::format(
-        "caution: {}: the host twin runs the kernel's schedule on CPU threads, and its times say "
-        "nothing about a GPU",
-        banner.empty() || !style.tells_fallback ? "no GPU was used" : one_line(banner));
+        "caution: {}: {}",
+        banner.empty() || !style.tells_fallback ? "no GPU was used" : one_line(banner),
+        cpu_note(report));
   }
   if (report.meta.contains("warnings") && report.meta["warnings"].is_array()) {
     for (const auto& warning : report.meta["warnings"]) {
@@ -107,7 +107,7 @@ std::string render_summary(const Report& report, double seconds, const std::stri
   if (!report.cases.empty()) text += summary_table(report) + "\n";
   for (const CaseReport& c : report.cases) {
     if (c.verdict == Verdict::kPass || c.verdict == Verdict::kPassLive) continue;
-    text += fmt::format("{}: {}\n", one_line(c.name), verdict_note(c));
+    text += fmt::format("{}: {}\n", one_line(c.name), verdict_note(c, false));
     for (const EngineReport& e : c.engines) {
       if (times_allowed(e.verdict) || !e.parity || !e.parity->failed_step) continue;
       text += fmt::format("again: {}\n", e.parity->failed_step->command);

@@ -45,10 +45,12 @@ std::string drift_note(const EngineReport& e) {
   const Summary& s = *e.ms_per_tok;
   std::string text;
   if (s.lag1.value_or(0) > kMostLag1) {
-    text = fmt::format("neighbouring blocks correlate (lag-1 {:.2f}), ", *s.lag1);
-    text += s.processes > 1 ? "which an interval over processes allows for"
-                            : fmt::format("for which its interval is {:.1f} times as wide",
-                                          std::sqrt(s.inflation));
+    text = fmt::format("neighbouring blocks correlate (lag-1 {:.2f})", *s.lag1);
+    if (s.ci) {
+      text += s.processes > 1 ? ", which an interval over processes allows for"
+                              : fmt::format(", for which its interval is {:.1f} times as wide",
+                                            std::sqrt(s.inflation));
+    }
   }
   const double blocks_apart = static_cast<double>(s.count) / std::max(1, s.processes) - 1;
   if (s.slope && s.slope_p.value_or(1) < kTrendP &&

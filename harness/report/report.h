@@ -404,8 +404,8 @@ nlohmann::json report_schema();
 // How Markdown is printed.
 struct RenderStyle {
   bool utf8 = true;  // true: symbols mark matching tokens; false: words do
-  // For engines that pass. true: whole parity tables, also of baselines; false: of candidates only,
-  // with a few exact rows and a few others. A failing engine's table is always whole.
+  // true: whole parity tables, also of baselines. false: of failing engines ten rows around the
+  // first wrong one, of candidates that pass a few exact rows and a few others.
   bool whole_tables = false;
   bool tells_fallback = true;  // print why the run fell back to the CPU; false if already printed
 };

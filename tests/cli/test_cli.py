@@ -212,14 +212,16 @@ class MainJob(CliTest):
 
     def test_parity_sees_a_fault_and_says_where(self):
         result = self.mkbench("parity", "--device", "cpu", *self.short_model(160), "--plant-fault", "swap_gate_up",
-                              "--out", str(self.out))
+                              "--keep-going", "--out", str(self.out))
         self.assertEqual(result.returncode, 3, result.stdout + result.stderr)
         parity = self.engine(self.report(), "host-twin")["parity"]
         failed = {c["name"] for c in parity["checks"] if c["status"] == "failed"}
         self.assertTrue({"r_rms", "r_step", "decided", "sweep"} <= failed, failed)
         self.assertFalse({"ran", "self", "repeats", "isolation", "same"} & failed, failed)
         self.assertIn("layer 0 is the first whose hidden state leaves the band", parity["localised"])
-        self.assertIn(parity["localised"], result.stderr)
+        self.assertTrue(parity["facts"])
+        for line in (parity["localised"], *parity["facts"], parity["reason"][:60]):
+            self.assertEqual((result.stdout + result.stderr).count(line), 1, line)
 
     def test_depth_and_prefill_are_checked_live(self):
         result = self.bench("-d", "9", "-p", "12", "--reference", self.short_reference())

@@ -409,6 +409,9 @@ TEST_CASE("version and commands") {
   CHECK(settings_of<SelftestSettings>({"selftest", "--timing"}).timing);
   CHECK(settings_of({"parity"}).whole_parity);
   CHECK_FALSE(settings_of({}).whole_parity);
+  CHECK_FALSE(settings_of({"parity"}).keep_going);
+  CHECK(settings_of({"parity", "--keep-going"}).keep_going);
+  CHECK(holds(refusal({"run", "--keep-going"}), "--keep-going"));
   CHECK(settings_of({"--compare", "none"}).compare == std::vector<std::string>{"none"});
 }
 

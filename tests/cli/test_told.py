@@ -167,17 +167,19 @@ class ParityTable(CliTest):
         shutil.rmtree(self.out, ignore_errors=True)
         return result.stdout
 
-    def test_short_on_success_whole_on_request_or_failure(self):
+    def test_short_unless_whole_is_asked_for(self):
         brief = self.shown()
         self.assertIn("Parity: TRUE \u2713 112 of 112 tokens match", brief)
-        self.assertIn("4 of 112 rows; --parity-table prints all", brief)
+        self.assertIn("4 of 112 rows; --parity-table prints all, report.json has them", brief)
         self.assertRegex(brief, r'\| " " +\| " " +\| \u2713')
         whole = self.shown("--parity-table", locale="C")
         self.assertEqual(whole.count("EXACT |"), 2 * 112)  # eager's too
         self.assertIn("Parity: TRUE 112 of 112 tokens match", whole)
         failed = self.shown("--plant-fault", "rope_interleaved")
         self.assertRegex(failed, r"Parity: FALSE \u2717 first at prompt \S+, position \d+")
-        self.assertEqual(len([line for line in failed.splitlines() if line.startswith("| corpus-17")]), 64)
+        self.assertEqual(len(re.findall(r"^\| (?:corpus|other)-", failed, re.M)), 10)
+        whole = self.shown("--plant-fault", "rope_interleaved", "--parity-table")
+        self.assertEqual(whole.count("| corpus-17 "), 2 * 64)  # eager's too
 
     def test_only_a_prompt_is_judged(self):
         result = self.mkbench("parity", "--device", "cpu", "--model", "tiny", "--only", "other-2", "--out", str(self.out),

@@ -171,6 +171,44 @@ TEST_CASE("a wrong token is FAIL_TOKEN however the engine ends, in `run` and in 
   }
 }
 
+TEST_CASE(
+    "after a decided failure a few repeats are made and nothing else, unless it is asked for") {
+  for (const bool keeps_going : {false, true}) {
+    Bench bench = parity_bench();
+    bench.job.keep_going = keeps_going;
+    bench.scripts["kernel"].wrong = [](int, int position) { return position == 5; };
+    int decodes = 0;
+    bench.scripts["kernel"].before = [&](int decode) { decodes = std::max(decodes, decode); };
+    const EngineReport kernel = engine_of(bench.run(), "kernel");
+    INFO(testing::reason_of(kernel));
+    CHECK(kernel.verdict == Verdict::kFailToken);
+    CHECK(status_of(kernel, Check::kRepeats) == CheckStatus::kPassed);
+    CHECK(find_check(*kernel.parity, Check::kRepeats)->detail ==
+          (keeps_going ? "" : "3 runs of a prompt, not 20: decided failure before"));
+    CHECK(kernel.parity->repeats_sha256.empty() != keeps_going);
+    CHECK((kernel.parity->lengths_judged > 0) == keeps_going);
+    CHECK(kernel.parity->coverage.empty() != keeps_going);
+    CHECK(status_of(kernel, Check::kSweep) ==
+          (keeps_going ? CheckStatus::kFailed : CheckStatus::kNotApplicable));
+    for (const Check check : {Check::kSweep, Check::kIsolation}) {
+      CHECK(holds(find_check(*kernel.parity, check)->detail,
+                  "not run: decided failure before (--keep-going runs it)") != keeps_going);
+    }
+    REQUIRE(kernel.parity->failed_step);
+    CHECK(kernel.parity->failed_step->position == 5);
+    CHECK(holds(kernel.parity->facts.front(), "right with up to 5 KV rows"));
+    CHECK((decodes < 12) != keeps_going);
+  }
+  // A race shows in the few repeats.
+  Bench racing = parity_bench();
+  racing.scripts["kernel"].wrong = [](int decode, int position) {
+    return position == 5 || (decode == 6 && position == 6);
+  };
+  const EngineReport racer = engine_of(racing.run(), "kernel");
+  CHECK(status_of(racer, Check::kRepeats) == CheckStatus::kFailed);
+  CHECK_THAT(testing::reason_of(racer), ContainsText("run 3 of 3 in a row"));
+}
+
 TEST_CASE("what was found in the trials stands, also where a later one ends the engine") {
   Bench bench = parity_bench();
   bench.scripts["kernel"].wrong = [&](int decode, int) { return decode == 5; };

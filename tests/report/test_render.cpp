@@ -49,9 +49,15 @@ TEST_CASE(
              ContainsText("| FAIL_TOKEN |") &&
                  ContainsText("FAIL_TOKEN: 3 wrong\nagain: mkbench parity --only 'p:5'\n") &&
                  ContainsText("**FAIL_TOKEN** (exit code 3, 1 case)") && !ContainsText("next:"));
-  CHECK_THAT(
-      screen(testing::example_cpu_report()),
-      ContainsText("caution: no GPU was used") && ContainsText("next: on a machine with a GPU"));
+  CHECK_THAT(screen(testing::example_cpu_report()),
+             ContainsText("caution: no GPU was used: the host twin runs the kernel's schedule") &&
+                 ContainsText("next: on a machine with a GPU"));
+  Report without_twin = testing::example_cpu_report();
+  without_twin.cases[0].engines[1].name = "./mine.so";
+  without_twin.cases[0].engines[1].resolved_name = "mine";
+  CHECK_THAT(screen(without_twin),
+             ContainsText("caution: no GPU was used: times on a CPU say nothing about a GPU\n") &&
+                 !ContainsText("host twin"));
   Report rounded = right;
   rounded.cases[0].model = "./a";
   for (CaseReport& c : rounded.cases) c.rounded = "2 F16 of 24 tensors";
@@ -205,20 +211,6 @@ TEST_CASE("JUnit shows ten tokens of a prompt and says how many more differ") {
   }
 }
 
-TEST_CASE("the line of parity says how far off and how wrong") {
-  EngineReport e;
-  e.name = "x";
-  e.parity = testing::example_parity();
-  CHECK_THAT(render_parity_line(e), ContainsText("near-tie set: 2 of 3 exact, 1 tie, R_rms"));
-  e.parity->rows.clear();  // judged in an earlier case, which has the table
-  CHECK_THAT(render_parity_line(e), ContainsText("near-tie set: 2 of 3 exact, 1 tie, R_rms"));
-  e.parity->r_rms = 2.5;
-  e.parity->wrong = 2;
-  e.parity->checks[1].value = 3.5;
-  CHECK_THAT(render_parity_line(e), ContainsText("1 tie, 2 WRONG, R_rms 2.50 > 1.5, "
-                                                 "R_step 3.50 <= 7.8, R_inf 0.50 <= 2.5"));
-}
-
 TEST_CASE("each candidate shows the speed-up that is its own") {
   Report r = testing::example_report();
   r.cases.resize(1);
@@ -352,6 +344,10 @@ TEST_CASE(
           ContainsText("- megakernel (plain): not settled after a warm-up of 10 s in 1 of 1 "
                        "processes (between its last two windows the time changed by +0.7 %, "
                        "the clock by -0.1 %)\n"));
+  c.engines[0].ms_per_tok->ci.reset();  // the interval would reach below 0
+  CHECK_THAT(render_markdown(r),
+             ContainsText("- eager: neighbouring blocks correlate (lag-1 1.00); "
+                          "its times change by +0.9"));
 }
 
 TEST_CASE("prefill tests have a table of their own, without engines that only judge") {

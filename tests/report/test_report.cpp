@@ -194,7 +194,8 @@ TEST_CASE("what a person sees: header, aligned tables, parity, verdict") {
   CHECK_THAT(gpu, !ContainsText("Ablations"));
 
   const std::string cpu = render_markdown(testing::example_cpu_report());
-  CHECK_THAT(cpu, ContainsText("NO GPU RESULT: device=cpu") && !ContainsText("% |"));
+  CHECK_THAT(cpu, ContainsText("NO GPU RESULT: device=cpu") && !ContainsText("% |") &&
+                      ContainsText("\n> Note: the host twin runs the kernel's schedule"));
   CHECK(cpu.find("NO GPU") < cpu.find("| engine"));
 
   Report failed = testing::example_report();

@@ -32,6 +32,7 @@
 #include "harness/judge/conclude.h"
 #include "harness/report/junit.h"
 #include "harness/report/known_errors.h"
+#include "harness/report/readings.h"
 #include "harness/report/render.h"
 #include "harness/report/report.h"
 #include "references/base/error.h"
@@ -309,9 +310,24 @@ class Run {
     report_.cases.push_back(std::move(collector.report()));
   }
 
-  // Prints where a failure begins as soon as that is found, while the rest still runs.
+  // Prints where a failure begins as soon as that is found. Whole results tell it in the end.
   void tell_place(const ParityJudged& judged) {
-    if (!judged.parity.localised.empty()) say(judged.engine + ": " + judged.parity.localised);
+    if (judged.parity.localised.empty() || (settings_.format == "md" && prints_whole(settings_)))
+      return;
+    say(judged.engine + ": " + judged.parity.localised);
+    for (const std::string& fact : judged.parity.facts) say(judged.engine + ": fact: " + fact);
+  }
+
+  // Whether the results on stdout give the first reason in an engine's line of parity.
+  bool told_by_parity() const {
+    if (settings_.format != "md") return false;
+    for (const CaseReport& c : report_.cases) {
+      for (const EngineReport& e : c.engines) {
+        if (e.parity && report_.reasons[0] == c.name + ": " + case_reason(e, e.parity->reason))
+          return true;
+      }
+    }
+    return false;
   }
 
   // Repeats the prompts in fresh processes, which must give bit-equal results for `mkbench parity`.
@@ -352,8 +368,9 @@ class Run {
     if (!settings_.quiet && !outlook_.cases().empty()) say(outlook_.result());
     if (report_.exit_code != 0) {
       for (const std::string& advice : advice_lines(report_.reasons)) say(advice);
+      const bool told = report_.reasons.empty() || (unread.empty() && told_by_parity());
       say(fmt::format("{} (exit code {}){}", verdict_name(report_.verdict), report_.exit_code,
-                      report_.reasons.empty() ? "" : ": " + report_.reasons.front()));
+                      told ? "" : ": " + report_.reasons.front()));
     }
     if (!unread.empty()) {
       say(fmt::format("error: cannot write the results to standard output: {}; {}", unread,
