@@ -8,6 +8,7 @@
 #include "harness/flow/interrupt.h"
 #include "harness/flow/only.h"
 #include "harness/flow/timed_truth.h"
+#include "harness/judge/head.h"
 #include "harness/judge/isolation.h"
 #include "harness/judge/localise.h"
 #include "harness/judge/repeats.h"
@@ -76,8 +77,10 @@ std::unique_ptr<Engine> Trials::make(const std::string& name, int context,
 }
 
 void Trials::run(Engine& engine, const std::string& name,
-                 const std::vector<ReferencePrompt>& prompts, const ParityOptions& options,
+                 const std::vector<GreedyReference>& references, const ParityOptions& options,
                  ParityReport& report) {
+  const std::vector<ReferencePrompt> prompts =
+      repeated_prompts(job_, weights_.config.shape, references);
   const auto stop = [this] {
     check_stop();
     budget_.check();
@@ -97,6 +100,15 @@ void Trials::run(Engine& engine, const std::string& name,
             engine, prompts.front(), prompts.back(), options.vocab,
             [&] { return make(name, max_context_, weights_); }, stop, findings);
         engine.audit();
+        if (prompts_failed_) {
+          findings.rule_out(Check::kHead, "the prompts have failed");
+        } else {
+          watch_.begin("head", name, nullptr);
+          judge_head(
+              weights_, references, options.logits_bf16,
+              [&](const ModelWeights& weights) { return make(name, max_context_, weights); }, stop,
+              findings);
+        }
         watch_.begin("pace", name, &engine);
         pace_ = measure_pace(engine, prompts.back().ids, options.vocab, budget_);
         watch_.begin("sweep", name, nullptr);
@@ -303,7 +315,10 @@ void Trials::localise_swept(const std::string& name, const std::vector<GreedyRef
 void Trials::localise_failure(Engine& engine, const std::string& name, Engine& baseline,
                               const std::vector<GreedyReference>& references,
                               ParityReport& report) {
-  if (swept_ && !prompts_failed_) return localise_swept(name, references, report);
+  if (!prompts_failed_) {  // no step of a prompt shows what the trials have found
+    if (swept_) localise_swept(name, references, report);
+    return;
+  }
   if (!one_step_shows(report)) return;
   const auto [reference, prompt, step] =
       find_step(references, report.suspect_prompt, report.suspect_position);
