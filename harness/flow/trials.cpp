@@ -45,6 +45,12 @@ bool one_step_shows(const ParityReport& report) {
   }
 }
 
+// Whether a sequence may have seen rows of the sequence before it.
+bool may_be_kept(const ParityReport& report) {
+  return report.verdict == Verdict::kFailToken || report.verdict == Verdict::kFailFidelity ||
+         report.verdict == Verdict::kNondeterministic;
+}
+
 }  // namespace
 
 std::vector<ReferencePrompt> repeated_prompts(const CaseJob& job, const ModelShape& shape,
@@ -312,6 +318,22 @@ void Trials::localise_swept(const std::string& name, const std::vector<GreedyRef
   report.failed_step = std::move(step);
 }
 
+// What kept_by_reset() says; an empty string too if the engines cannot be opened.
+std::string Trials::find_kept(const std::string& name,
+                              const std::vector<GreedyReference>& references) {
+  try {
+    const ReferencePrompt prompt =
+        repeated_prompts(job_, weights_.config.shape, references).front();
+    const int room = 2 * (static_cast<int>(prompt.ids.size()) + kRepeatSteps);
+    if (room > weights_.config.max_positions) return "";
+    const std::unique_ptr<Engine> fresh = make(name, room, weights_),
+                                  truth = make(kTruthName, room, weights_);
+    return kept_by_reset(*fresh, *truth, prompt);
+  } catch (const Error&) {
+    return "";
+  }
+}
+
 void Trials::localise_failure(Engine& engine, const std::string& name, Engine& baseline,
                               const std::vector<GreedyReference>& references,
                               ParityReport& report) {
@@ -319,6 +341,8 @@ void Trials::localise_failure(Engine& engine, const std::string& name, Engine& b
     if (swept_) localise_swept(name, references, report);
     return;
   }
+  if (may_be_kept(report)) report.localised = find_kept(name, references);
+  if (!report.localised.empty()) return;
   if (!one_step_shows(report)) return;
   const auto [reference, prompt, step] =
       find_step(references, report.suspect_prompt, report.suspect_position);

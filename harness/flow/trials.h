@@ -50,6 +50,7 @@ class Trials {
                          const ModelWeights& weights, int longest, int needed,
                          const ParityOptions& options, Findings& findings);
   const SweepTruth& live_truth(int longest);
+  std::string find_kept(const std::string& name, const std::vector<GreedyReference>& references);
   void localise_swept(const std::string& name, const std::vector<GreedyReference>& references,
                       ParityReport& report);
 

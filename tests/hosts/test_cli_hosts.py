@@ -186,6 +186,12 @@ class Neighbours(MisbehavingTest):
                 self.assertRegex(engine["reasons"][0], rf"^engine \./{name}\.so: its calls leave {kind} behind: ")
         self.assertEqual(self.engine(self.report(), "./pool.so")["verdict"], "PASS")
 
+    def test_a_reset_that_keeps_the_position(self):
+        code, report, told = self.spoil(["keeps"])
+        self.assertEqual(code, 3, told)
+        self.assertRegex(self.engine(report, "./keeps.so")["parity"]["localised"],
+                         "^reset\\(\\) keeps the position: a new engine is right on prompt 'corpus-1', and after a reset ")
+
     def test_spinning_threads_slow_nobody(self):
         """Eight threads spin from the fifth block on: they are stopped while others are timed."""
         before, after = slice(0, 4), slice(5, 12)
