@@ -20,7 +20,8 @@ int main(int argc, char** argv) {
                             .trace = {},
                             .card = card_facts,
                             .torch = torch_told,
-                            .tune = tune_ring};
+                            .tune = tune_ring,
+                            .device_bytes = device_bytes};
   return command_main(
       {argv, argv + argc},
       [&program](const std::string&) -> StartHost {

@@ -195,7 +195,7 @@ class Held:
 
     def state(self) -> dict:
         count = getattr(self.engine, "launch_count", None)
-        return {"position": self.engine.position(), "launches": count() if count else 0}
+        return {"position": self.engine.position(), "launches": count() if count else 0, "device_bytes": 0}
 
 
 class Server:
@@ -271,7 +271,10 @@ class Server:
             return self.wire.answer("ok")
         if verb != "audit" or hasattr(held.engine, verb):
             getattr(held.engine, verb)()
-        return self.wire.answer("ok", state=held.state())
+        state = held.state()
+        if verb == "reset":
+            state["device_bytes"] = sum(taken() for taken in self.optional("device_bytes"))
+        return self.wire.answer("ok", state=state)
 
     def finish(self) -> None:
         """Waits for the engine's work on its device; the clock of a call runs until then."""

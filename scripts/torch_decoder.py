@@ -31,6 +31,11 @@ class DecoderFile:
         if torch.cuda.is_initialized():
             torch.cuda.synchronize()
 
+    def device_bytes(self) -> int:
+        """What all programs have taken of the current GPU."""
+        free, total = torch.cuda.mem_get_info() if torch.cuda.is_initialized() else (0, 0)
+        return total - free
+
     def flush_l2(self, gpu: int) -> None:
         """Reads a buffer and writes none, so that L2 holds no dirty lines afterwards."""
         if gpu not in self.flushed:

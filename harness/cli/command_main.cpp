@@ -33,7 +33,7 @@ namespace {
 
 // Ends the processes that this run started, not those inherited from a shell that used exec.
 struct LeftProcesses {
-  const std::vector<pid_t> before = child_processes();
+  const std::vector<pid_t> before = child_processes(getpid());
   ~LeftProcesses() { end_left_processes(before); }
 };
 

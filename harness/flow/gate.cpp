@@ -304,8 +304,7 @@ void Gate::judge_within(TimeBudget& budget, Trials& trials, Contestant& contesta
     if (job_.whole_parity && job_.only_prompt.empty()) {
       send_parity(contestant.name, report);
       set_first_ratchet(*contestant.engine, options);
-      trials.run(*contestant.engine, contestant.name,
-                 repeated_prompts(job_, weights_.config.shape, references_.all), options, report);
+      trials.run(*contestant.engine, contestant.name, references_.all, options, report);
     }
   } catch (const Error& error) {
     const bool proven = !times_allowed(report.verdict) && report.verdict != Verdict::kIncomplete;

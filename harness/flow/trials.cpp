@@ -10,6 +10,7 @@
 #include "harness/flow/timed_truth.h"
 #include "harness/judge/diagnosis.h"
 #include "harness/judge/facts.h"
+#include "harness/judge/head.h"
 #include "harness/judge/isolation.h"
 #include "harness/judge/localise.h"
 #include "harness/judge/repeats.h"
@@ -46,6 +47,12 @@ bool one_step_shows(const ParityReport& report) {
   }
 }
 
+// Whether a sequence may have seen rows of the sequence before it.
+bool may_be_kept(const ParityReport& report) {
+  return report.verdict == Verdict::kFailToken || report.verdict == Verdict::kFailFidelity ||
+         report.verdict == Verdict::kNondeterministic;
+}
+
 }  // namespace
 
 std::vector<ReferencePrompt> repeated_prompts(const CaseJob& job, const ModelShape& shape,
@@ -78,8 +85,10 @@ std::unique_ptr<Engine> Trials::make(const std::string& name, int context,
 }
 
 void Trials::run(Engine& engine, const std::string& name,
-                 const std::vector<ReferencePrompt>& prompts, const ParityOptions& options,
+                 const std::vector<GreedyReference>& references, const ParityOptions& options,
                  ParityReport& report) {
+  const std::vector<ReferencePrompt> prompts =
+      repeated_prompts(job_, weights_.config.shape, references);
   const auto stop = [this] {
     check_stop();
     budget_.check();
@@ -110,6 +119,15 @@ void Trials::run(Engine& engine, const std::string& name,
             engine, prompts.front(), prompts.back(), options.vocab,
             [&] { return make(name, max_context_, weights_); }, stop, findings);
         engine.audit();
+        if (prompts_failed_) {
+          findings.rule_out(Check::kHead, "the prompts have failed");
+        } else {
+          watch_.begin("head", name, nullptr);
+          judge_head(
+              weights_, references, options.logits_bf16,
+              [&](const ModelWeights& weights) { return make(name, max_context_, weights); }, stop,
+              findings);
+        }
         watch_.begin("pace", name, &engine);
         pace_ = measure_pace(engine, prompts.back().ids, options.vocab, budget_);
         watch_.begin("sweep", name, nullptr);
@@ -318,10 +336,31 @@ void Trials::localise_swept(const std::string& name, const std::vector<GreedyRef
   report.failed_step = std::move(step);
 }
 
+// What kept_by_reset() says; an empty string too if the engines cannot be opened.
+std::string Trials::find_kept(const std::string& name,
+                              const std::vector<GreedyReference>& references) {
+  try {
+    const ReferencePrompt prompt =
+        repeated_prompts(job_, weights_.config.shape, references).front();
+    const int room = 2 * (static_cast<int>(prompt.ids.size()) + kRepeatSteps);
+    if (room > weights_.config.max_positions) return "";
+    const std::unique_ptr<Engine> fresh = make(name, room, weights_),
+                                  truth = make(kTruthName, room, weights_);
+    return kept_by_reset(*fresh, *truth, prompt);
+  } catch (const Error&) {
+    return "";
+  }
+}
+
 void Trials::localise_failure(Engine& engine, const std::string& name, Engine& baseline,
                               const std::vector<GreedyReference>& references,
                               ParityReport& report) {
-  if (swept_ && !prompts_failed_) return localise_swept(name, references, report);
+  if (!prompts_failed_) {  // no step of a prompt shows what the trials have found
+    if (swept_) localise_swept(name, references, report);
+    return;
+  }
+  if (may_be_kept(report)) report.localised = find_kept(name, references);
+  if (!report.localised.empty()) return;
   if (!one_step_shows(report)) return;
   const auto [reference, prompt, step] =
       find_step(references, report.suspect_prompt, report.suspect_position);

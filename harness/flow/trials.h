@@ -1,5 +1,5 @@
-// The checks that only `mkbench parity` makes (repeats, isolation, the sweep of cache lengths), and
-// the search for the place where a failure begins, which `mkbench run` makes too.
+// The checks that only `mkbench parity` makes (repeats, isolation, head, the sweep of cache lengths),
+// and the search for the place where a failure begins, which `mkbench run` makes too.
 #pragma once
 
 #include <optional>
@@ -26,9 +26,9 @@ class Trials {
         budget_(budget),
         live_truth_(live_truth) {}
 
-  // Adds the checks repeats, isolation and sweep to the report of a judged engine, even if an error
-  // of the engine ends one of them. `prompts` are repeated.
-  void run(Engine& engine, const std::string& name, const std::vector<ReferencePrompt>& prompts,
+  // Adds the checks repeats, isolation, head and sweep to the report of a judged engine, even if an
+  // error of the engine ends one of them.
+  void run(Engine& engine, const std::string& name, const std::vector<GreedyReference>& references,
            const ParityOptions& options, ParityReport& report);
   // Fills in report.localised and report.failed_step if a single step shows the failure. An error
   // of the search goes into report.localised.
@@ -50,6 +50,7 @@ class Trials {
                          const ModelWeights& weights, int longest, int needed,
                          const ParityOptions& options, Findings& findings);
   const SweepTruth& live_truth(int longest);
+  std::string find_kept(const std::string& name, const std::vector<GreedyReference>& references);
   void localise_swept(const std::string& name, const std::vector<GreedyReference>& references,
                       ParityReport& report);
 

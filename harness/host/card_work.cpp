@@ -23,4 +23,10 @@ void finish_device_work() {
   MKBENCH_CUDA(cudaDeviceSynchronize());
 }
 
+int64_t device_bytes() {
+  size_t free = 0, total = 0;
+  MKBENCH_CUDA(cudaMemGetInfo(&free, &total));
+  return static_cast<int64_t>(total - free);
+}
+
 }  // namespace mkbench

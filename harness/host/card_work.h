@@ -1,6 +1,8 @@
 // What every host can do on its card besides running engines.
 #pragma once
 
+#include <cstdint>
+
 #include "harness/wire/calls.h"
 
 namespace mkbench {
@@ -11,5 +13,8 @@ void flush_l2(const FlushCall& call);
 
 // Waits until all device work of this process is over. Throws Error(kCuda).
 void finish_device_work();
+
+// Bytes of the current GPU that all programs have taken. Throws Error(kCuda).
+int64_t device_bytes();
 
 }  // namespace mkbench

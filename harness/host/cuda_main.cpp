@@ -15,5 +15,6 @@ int main() {
                 .trace = record_launches,
                 .card = card_facts,
                 .torch = {},
-                .tune = tune_ring});
+                .tune = tune_ring,
+                .device_bytes = device_bytes});
 }

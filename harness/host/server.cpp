@@ -29,7 +29,9 @@ int64_t now_ns() {
   return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
 }
 
-EngineState state_of(const Engine& engine) { return {engine.position(), engine.launch_count()}; }
+EngineState state_of(const Engine& engine) {
+  return {.position = engine.position(), .launches = engine.launch_count()};
+}
 
 }  // namespace
 
@@ -127,7 +129,10 @@ FromHost Server::take(const PlainCall& call) {
   if (call.verb == Verb::kReset) held.engine->reset();
   if (call.verb == Verb::kPoison) held.engine->poison();
   if (call.verb == Verb::kAudit) held.engine->audit();
-  return Answered{state_of(*held.engine)};
+  Answered answered{state_of(*held.engine)};
+  if (call.verb == Verb::kReset && held.cuda && program_.device_bytes)
+    answered.state.device_bytes = program_.device_bytes();
+  return answered;
 }
 
 FromHost Server::take(const PrefillCall& call) {

@@ -29,6 +29,7 @@ struct HostProgram {
   std::function<CardFacts(const CardCall&)> card;
   std::function<TorchTold(const TorchCall&)> torch;
   std::function<Tuned(const TuneCall&, const std::function<void(const std::string&)>& say)> tune;
+  std::function<int64_t()> device_bytes = {};  // taken on the current device by all programs
 };
 
 class Server {

@@ -14,5 +14,6 @@ int main() {
                 .trace = record_launches,
                 .card = {},
                 .torch = torch_told,
-                .tune = {}});
+                .tune = {},
+                .device_bytes = device_bytes});
 }

@@ -44,7 +44,8 @@ HostEngine::HostEngine(std::shared_ptr<HostLink> link, const EngineRequest& requ
     : link_(std::move(link)),
       name_(request.name),
       vocab_(weights.config.shape.vocab),
-      timeout_s_(timeout_s) {
+      timeout_s_(timeout_s),
+      holdings_(2 * weights.config.shape.parameters(weights.config.tie_word_embeddings)) {
   const ModelWeights shared = share_weights(weights);
   const auto begin = std::chrono::steady_clock::now();
   const double limit = open_limit_s(request.name);
@@ -68,6 +69,15 @@ HostEngine::~HostEngine() {
 
 void HostEngine::plain(Verb verb) {
   ask_host<Answered>(PlainCall{opened_.engine, verb}, {kSmallCallS, timeout_s_});
+}
+
+void HostEngine::reset() {
+  const int ended_at = state_.position;
+  plain(Verb::kReset);
+  Holding now = holding_of(link_->facts().pid);
+  now.bytes += state_.device_bytes;
+  const std::string grows = holdings_.look(now, ended_at);
+  if (!grows.empty()) throw Error(ErrorKind::kIntegrity, "engine " + name_ + ": " + grows);
 }
 
 void HostEngine::prefill(std::span<const int32_t> ids) {

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "harness/hosts/holdings.h"
 #include "harness/wire/host_link.h"
 #include "references/engine.h"
 
@@ -21,7 +22,8 @@ class HostEngine final : public Engine {
   HostEngine& operator=(const HostEngine&) = delete;
 
   EngineCapabilities capabilities() const override { return opened_.capabilities; }
-  void reset() override { plain(Verb::kReset); }
+  // Throws Error(kIntegrity) if what the engine leaves behind grows from reset to reset.
+  void reset() override;
   void poison() override { plain(Verb::kPoison); }
   void prefill(std::span<const int32_t> ids) override;
   std::vector<int32_t> decode(int n, const int32_t* forced, float* logits_out) override;
@@ -89,6 +91,7 @@ class HostEngine final : public Engine {
   HostInterval interval_;
   DecodeTimes times_;
   Pace decode_pace_, prefill_pace_;
+  Holdings holdings_;
   std::optional<RangeLabel> next_label_;
   mutable std::string phase_;  // holds the text that the last progress() refers to
 };

@@ -102,8 +102,8 @@ class HostProcess final : public HostLink {
 // (PR_SET_CHILD_SUBREAPER).
 void end_left_processes(const std::vector<pid_t>& but);
 
-// The children of this process, as the kernel lists them.
-std::vector<pid_t> child_processes();
+// The children of the process `parent`, as the kernel lists them.
+std::vector<pid_t> child_processes(pid_t parent);
 
 // "signal 11 (Segmentation fault)"
 std::string signal_text(int signal);

@@ -1,4 +1,5 @@
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -16,12 +17,12 @@ constexpr std::chrono::seconds kLeftProcessesTime{2};
 
 }  // namespace
 
-std::vector<pid_t> child_processes() {
+std::vector<pid_t> child_processes(pid_t parent) {
   namespace fs = std::filesystem;
   std::vector<pid_t> found;
   std::error_code error;
-  for (fs::directory_iterator at("/proc/self/task", error), end; !error && at != end;
-       at.increment(error)) {
+  for (fs::directory_iterator at(fs::path("/proc") / std::to_string(parent) / "task", error), end;
+       !error && at != end; at.increment(error)) {
     std::ifstream children(at->path() / "children");
     for (pid_t child = 0; children >> child;) found.push_back(child);
   }
@@ -32,7 +33,7 @@ void end_left_processes(const std::vector<pid_t>& but) {
   const auto end = std::chrono::steady_clock::now() + kLeftProcessesTime;
   for (bool left = true; left && std::chrono::steady_clock::now() < end;) {
     left = false;
-    for (const pid_t child : child_processes()) {
+    for (const pid_t child : child_processes(getpid())) {
       if (std::find(but.begin(), but.end(), child) != but.end()) continue;
       left = true;
       kill(child, SIGKILL);

@@ -145,4 +145,26 @@ void judge_isolation(Engine& engine, const ReferencePrompt& a, const ReferencePr
   }
 }
 
+std::string kept_by_reset(Engine& fresh, Engine& truth, const ReferencePrompt& prompt) {
+  Findings unused;
+  const auto ids = [&](Engine& engine, const ReferencePrompt& p) {
+    start_prompt(engine, p);
+    return checked_decode(engine, kSteps, nullptr, nullptr, p.name, unused);
+  };
+  const std::vector<int32_t> right = ids(truth, prompt);
+  if (ids(fresh, prompt) != right) return "";
+  const std::vector<int32_t> again = ids(fresh, prompt);
+  if (again == right) return "";
+  // What an engine computes that goes on behind the rows of the first run.
+  ReferencePrompt behind = prompt;
+  behind.ids.insert(behind.ids.end(), right.begin(), right.end() - 1);
+  behind.ids.insert(behind.ids.end(), prompt.ids.begin(), prompt.ids.end());
+  if (ids(truth, behind) != again) return "";
+  return fmt::format(
+      "reset() keeps the position: a new engine is right on prompt '{}', and after a reset it goes "
+      "on "
+      "behind the rows of that run",
+      prompt.name);
+}
+
 }  // namespace mkbench

@@ -18,4 +18,9 @@ void judge_isolation(Engine& engine, const ReferencePrompt& a, const ReferencePr
                      const EngineFactory& make_second, const std::function<void()>& stop,
                      Findings& findings);
 
+// Says so if a new engine is right on `prompt`, and on the same prompt after a reset gives what
+// `truth` gives if the prompt follows the first run's rows; else returns an empty string. Both
+// engines have room for the prompt and kRepeatSteps steps, twice.
+std::string kept_by_reset(Engine& fresh, Engine& truth, const ReferencePrompt& prompt);
+
 }  // namespace mkbench

@@ -16,8 +16,8 @@ namespace mkbench {
 // - self, sweep, and same (if the free run differs): the first step that fails;
 // - receipts: the first wrong id of the engine's timed runs.
 // Other failures show in no single step: config and weights fail before any step runs; ran is about
-// launches and ids that never came; repeats and isolation compare several runs, and a state receipt
-// compares two states. A crash, a hang and clocks that disagree are not checks and leave no file.
+// launches and ids that never came; repeats and isolation compare several runs, head runs on other
+// weights, and a state receipt compares two states. A crash, a hang and clocks that disagree are not checks and leave no file.
 enum class Check {
   kConfig,     // loader: config and tensors are those of the model
   kWeights,    // loader: sha256 of the weights, prompt ids of the reference
@@ -37,6 +37,7 @@ enum class Check {
   kRepeats,    // repeated input gives bit-identical ids and logits
   kSweep,      // every cache length gives the right token and no large logit error
   kIsolation,  // same bits after another prompt and beside a second engine; prefix rows unchanged
+  kHead,       // any row of the LM head can win, of equal rows the lowest id does
   kReceipts,   // timed ids are the right ones (closed form, or scored by the truth)
 };
 
@@ -70,6 +71,7 @@ inline constexpr CheckInfo kChecks[] = {
     {Check::kRepeats, "repeats", "the same input again gives the same bits"},
     {Check::kSweep, "sweep", "every cache length gives the right token and no large logit error"},
     {Check::kIsolation, "isolation", "no sequence changes another one or its own prefix's rows"},
+    {Check::kHead, "head", "any row of the LM head can win; of equal rows the lowest id does"},
     {Check::kReceipts, "receipts", "timed ids are right, by the closed form or the truth"},
 };
 constexpr std::string_view check_name(Check c) { return kChecks[static_cast<size_t>(c)].name; }

@@ -23,9 +23,9 @@ constexpr std::string_view kNanAndIsolation =
 // The id is not the argmax of the logits.
 constexpr std::string_view kArgmax = "decided,near_tie,flips,self,strict,sweep";
 // Rows of the vocabulary that are never scored stay NaN and never win: every probe fails except
-// equal_rows and bad_ids.
+// bad_ids.
 constexpr std::string_view kUnscoredRows =
-    "winner,small_norm,large_scores,weights_sum,fp32_sums,two_engines";
+    "head,small_norm,large_scores,weights_sum,fp32_sums,two_engines";
 
 // A fault that is planted in the same way in every listed lane.
 struct Planted {
@@ -215,9 +215,9 @@ const std::vector<FaultLane>& fault_lanes() {
       {"33", {kTwin, kPlain}, "tail_rows_unscored", "tiny", "finite,sweep"},
       {"33", {kTwinProbes, kPlainProbes}, "tail_rows_unscored", "tiny", kUnscoredRows},
       {"34", {kGate}, "highest_among_equals", "tiny", "self"},
-      {"34", {kTwinProbes, kPlainProbes}, "argmax_highest", "tiny", "equal_rows"},
+      {"34", {kTwinProbes, kPlainProbes}, "argmax_highest", "tiny", "head"},
       {"35", {kTwin}, "argmax_early", "tiny", kArgmax, 0.1924},
-      {"35", {kTwinProbes}, "argmax_early", "tiny", "winner,equal_rows"},
+      {"35", {kTwinProbes}, "argmax_early", "tiny", "head"},
       {"41", {kTwin}, "shared_cache", "tiny", "isolation", 0.1924},
       {"41", {kTwinProbes}, "shared_cache", "tiny", "two_engines"},
       {"42",
@@ -248,7 +248,7 @@ const std::vector<FaultLane>& fault_lanes() {
       {"56b", {kGate}, "nan_gives_zero", "tiny", "finite,decided,self,strict"},
       {"56b", {kTwin, kPlain}, "nan_logit", "tiny", kNan},
       {"59", {kTwin, kPlain}, "argmax_halving", "tiny", kArgmax, 0.1924},
-      {"59", {kTwinProbes, kPlainProbes}, "argmax_halving", "tiny", "winner,equal_rows"},
+      {"59", {kTwinProbes, kPlainProbes}, "argmax_halving", "tiny", "head"},
       {"60", {kGate}, "bits_differ", "tiny", "repeats"},
       {"60", {kTwin}, "repeats_differ", "tiny", "repeats,isolation", 0.1924},
       {"61", {kGate}, "r_rms_above", "tiny", "r_rms", 1.545},

@@ -6,6 +6,7 @@
 
 #include "harness/judge/check_reference.h"
 #include "harness/judge/findings.h"
+#include "harness/judge/head.h"
 #include "harness/judge/isolation.h"
 #include "harness/judge/live.h"
 #include "harness/judge/ratchet.h"
@@ -254,7 +255,14 @@ LaneOutcome LaneRunner::run_probes_on(const FaultLane& lane) {
   const auto make = [&](const ModelWeights& weights, int max_context) {
     return engine(lane, weights, max_context);
   };
-  LaneOutcome outcome;
+  Findings findings;
+  judge_head(
+      c.weights, {c.reference}, false,
+      [&](const ModelWeights& weights) { return engine(lane, weights, kMaxContext); }, kNoStop,
+      findings);
+  ParityReport report;
+  findings.conclude(report);
+  LaneOutcome outcome = outcome_of(report);
   for (const FailedProbe& probe : run_probes(make, c.weights)) {
     outcome.failing.emplace_back(probe.name);
     if (outcome.note.empty()) outcome.note = probe.reason;

@@ -49,53 +49,6 @@ ModelWeights one_layer(ModelWeights w) {
   return w;
 }
 
-// `w` with a head whose row `row` is `factor` times its row `from`.
-ModelWeights with_head_row(const ModelWeights& w, int row, int from, float factor) {
-  WeightEdit edit(w);
-  edit.untie();
-  Matrix& head = edit.weights().lm_head;
-  std::vector<Bf16>& values = edit.own(head);
-  for (int c = 0; c < head.cols; ++c) {
-    values[static_cast<size_t>(int64_t{row} * head.cols + c)] =
-        to_bf16(factor * to_float(w.lm_head.row(from)[static_cast<size_t>(c)]));
-  }
-  return edit.weights();
-}
-
-int32_t token_of(const MakeEngine& make, const ModelWeights& w) {
-  return make(w, kContext)->step(kFirstId);
-}
-
-// Sets each row of the head in turn to twice the best row; the changed row must then win.
-std::string probe_winner(const MakeEngine& make, const ModelWeights& tiny) {
-  const ModelWeights w = one_layer(tiny);
-  const std::vector<float> logits = Oracle(w, 1).step(kFirstId);
-  const int32_t best = argmax_lowest(logits);
-  int missed = 0, first = -1;
-  for (int row = 0; row < w.lm_head.rows; ++row) {
-    if (token_of(make, with_head_row(w, row, best, 2)) == row) continue;
-    ++missed;
-    if (first < 0) first = row;
-  }
-  return over_limit(missed, 0, fmt::format("rows that cannot win, first {}", first));
-}
-
-// Copies the best row to every fifth row of the head in turn; the lower of the two must then win.
-std::string probe_equal(const MakeEngine& make, const ModelWeights& tiny) {
-  const ModelWeights w = one_layer(tiny);
-  const std::vector<float> logits = Oracle(w, 1).step(kFirstId);
-  const int32_t best = argmax_lowest(logits);
-  int wrong = 0, first = -1;
-  for (int row = 0; row < w.lm_head.rows; row += 5) {
-    if (token_of(make, with_head_row(w, row, best, 1)) == std::min(row, best)) continue;
-    ++wrong;
-    if (first < 0) first = row;
-  }
-  return over_limit(
-      wrong, 0,
-      fmt::format("rows equal to row {} where the higher id wins, first {}", best, first));
-}
-
 // Hidden states so small that eps decides: the mean square of the embedding is eps.
 std::string probe_small_norm(const MakeEngine& make, const ModelWeights& tiny) {
   constexpr double kEps = 1e-6;  // rms_norm_eps of the model
@@ -219,7 +172,6 @@ struct Probe {
 };
 
 constexpr Probe kProbes[] = {
-    {"winner", probe_winner},           {"equal_rows", probe_equal},
     {"small_norm", probe_small_norm},   {"large_scores", probe_large_scores},
     {"weights_sum", probe_weights_sum}, {"fp32_sums", probe_fp32_sums},
     {"two_engines", probe_two_engines}, {"bad_ids", probe_bad_ids},

@@ -188,8 +188,10 @@ struct TuneSweep {
 struct EngineState {
   int position = 0;
   int64_t launches = 0;
+  int64_t device_bytes = 0;  // after a reset: taken on the engine's GPU by all programs; else 0
   static void fields(auto& v) {
-    list_fields(v, "position", &EngineState::position, "launches", &EngineState::launches);
+    list_fields(v, "position", &EngineState::position, "launches", &EngineState::launches,
+                "device_bytes", &EngineState::device_bytes);
   }
 };
 

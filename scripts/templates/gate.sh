@@ -12,11 +12,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 die() { printf 'gate.sh: error: %s\n' "$1" >&2; exit 2; }
 
 device="${1:-}"
-case "$device" in
-  cpu) export MKBENCH_MODEL="${MKBENCH_MODEL:-tiny}" ;;  # the smallest checkpoint
-  cuda) ;;  # mkbench's default on a GPU: full-size analytic weights, whose tokens follow from integers
-  *) die "device: found '$device', wanted cpu or cuda" ;;
-esac
+case "$device" in cpu | cuda) ;; *) die "device: found '$device', wanted cpu or cuda" ;; esac
 shift
 
 get_mkbench() {

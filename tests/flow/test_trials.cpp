@@ -47,6 +47,8 @@ TEST_CASE("`parity` adds repeats, sweep and isolation, and takes no sample") {
     INFO(check_name(check));
     CHECK(status_of(kernel, check) == CheckStatus::kPassed);
   }
+  CHECK(status_of(kernel, Check::kHead) == CheckStatus::kNotApplicable);
+  CHECK(holds(find_check(*kernel.parity, Check::kHead)->detail, "other numbers of rows"));
   CHECK(kernel.parity->repeats_sha256.size() == 64);
   const std::string coverage =
       "cache lengths 1-256 of 256 judged (walked 256; prefills of 14, 15, 16, ..., 255 rows)";
@@ -144,6 +146,14 @@ TEST_CASE("a step of the sweep is kept as it was judged where the engine cannot 
     CHECK(holds(step.localised, hangs ? "not localised: the engine ended its checks by an error"
                                       : "when it was judged the id was"));
   }
+}
+
+TEST_CASE("where the prompts fail, head is not judged") {
+  Bench bench = parity_bench();
+  bench.scripts["kernel"].wrong = [](int, int position) { return position == 5; };
+  const EngineReport kernel = engine_of(bench.run(), "kernel");
+  CHECK(status_of(kernel, Check::kHead) == CheckStatus::kNotApplicable);
+  CHECK(find_check(*kernel.parity, Check::kHead)->detail == "the prompts have failed");
 }
 
 TEST_CASE("a wrong token is FAIL_TOKEN however the engine ends, in `run` and in `parity`") {

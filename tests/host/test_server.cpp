@@ -72,7 +72,8 @@ HostProgram with_all() {
           [](const TuneCall&, const std::function<void(const std::string&)>& say) {
             say("half");
             return Tuned{};
-          }};
+          },
+      .device_bytes = [] { return int64_t{77}; }};
 }
 
 struct Served {
@@ -127,6 +128,11 @@ TEST_CASE("a call's time ends with the work on the card, for an engine on a card
     for (const auto& [verb, name] :
          {std::pair(Verb::kReset, "reset"), {Verb::kPoison, "poison"}, {Verb::kAudit, "audit"}})
       CHECK(served.does([&] { served.ask<Answered>(PlainCall{engine, verb}); }) == Done{name});
+    // Only a reset asks how full the card is.
+    const auto card_after = [&](Verb verb) {
+      return served.ask<Answered>(PlainCall{engine, verb}).state.device_bytes;
+    };
+    CHECK((card_after(Verb::kReset) == (cuda ? 77 : 0) && card_after(Verb::kPoison) == 0));
     CHECK(served.does([&] { served.ask<Able>(AblateCall{engine}); }) == Done{"ablate"});
   }
   CHECK(served.does([&] { served.ask<Answered>(FinishCall{}); }) == Done{"finish"});

@@ -172,6 +172,26 @@ class Neighbours(MisbehavingTest):
         self.assertEqual(code, 0, told)
         self.check_sound(report, "eager", "./child.so", "./daemon.so", "./sound.so")
 
+    def test_what_every_decode_leaves_behind(self):
+        """It is named in `parity`; a pool that is made once is nothing of the kind."""
+        kinds = {"children": "processes", "daemons": "processes", "threads": "threads", "leak": "memory"}
+        result = self.mkbench("parity", *self.short_model(96), "--device", "cpu", "--out", str(self.out), "--engine",
+                              ",".join(self.library(name) for name in (*kinds, "pool")), env={"TMPDIR": str(self.tmp)})
+        self.assert_nothing_left()
+        self.assertEqual(result.returncode, 8, result.stdout + result.stderr)
+        for name, kind in kinds.items():
+            with self.subTest(name=name):
+                engine = self.engine(self.report(), f"./{name}.so")
+                self.assertEqual(engine["verdict"], "INTEGRITY", engine["reasons"])
+                self.assertRegex(engine["reasons"][0], rf"^engine \./{name}\.so: its calls leave {kind} behind: ")
+        self.assertEqual(self.engine(self.report(), "./pool.so")["verdict"], "PASS")
+
+    def test_a_reset_that_keeps_the_position(self):
+        code, report, told = self.spoil(["keeps"])
+        self.assertEqual(code, 3, told)
+        self.assertRegex(self.engine(report, "./keeps.so")["parity"]["localised"],
+                         "^reset\\(\\) keeps the position: a new engine is right on prompt 'corpus-1', and after a reset ")
+
     def test_spinning_threads_slow_nobody(self):
         """Eight threads spin from the fifth block on: they are stopped while others are timed."""
         before, after = slice(0, 4), slice(5, 12)

@@ -45,6 +45,24 @@ struct Bench {
   }
 };
 
+TEST_CASE("an engine whose card fills up from reset to reset is told so") {
+  Bench bench;
+  int64_t taken = 0;
+  bench.link->answer = [&](const ToHost& call) -> std::optional<FromHost> {
+    const auto* plain = std::get_if<PlainCall>(&call);
+    if (plain == nullptr || plain->verb != Verb::kReset) return std::nullopt;
+    return Answered{{.position = 0, .launches = 0, .device_bytes = taken += 1 << 20}};
+  };
+  for (int i = 0; i < Holdings::kSequences; ++i) bench.engine.reset();
+  try {
+    bench.engine.reset();
+    FAIL("nothing was said");
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::kIntegrity);
+    CHECK_THAT(error.what(), ContainsText("engine ring: its calls leave memory behind: 1.05 MB"));
+  }
+}
+
 TEST_CASE("a call's limit is ten times the slowest pace so far, between 20 s and --timeout") {
   for (const bool prefills : {false, true}) {
     Bench bench;

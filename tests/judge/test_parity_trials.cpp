@@ -185,6 +185,25 @@ TEST_CASE("repeats: the first prompt and the longest of at most 256 ids; bits, n
   CHECK(first_difference({{1}, {1}}, {{1}, {}}) == "another number of logits");
 }
 
+TEST_CASE("isolation: a reset that keeps the position is told, and no other fault as such") {
+  const auto told = [](FakeBehaviour behaviour) {
+    FakeEngine fresh(std::move(behaviour)), truth;
+    return kept_by_reset(fresh, truth, prompts()[1]);
+  };
+  CHECK(
+      told({.keeps_context = true}) ==
+      "reset() keeps the position: a new engine is right on prompt 'b', and after a reset it goes "
+      "on behind the rows of that run");
+  CHECK(told({}) == "");
+  const auto wrong_in_run = [](int run) {
+    return FakeBehaviour{.at_step = [run](const At& at, std::vector<float>&, int32_t& id) {
+      if (at.run >= run && at.step == 3) id ^= 1;
+    }};
+  };
+  CHECK(told(wrong_in_run(1)) == "");
+  CHECK(told(wrong_in_run(2)) == "");
+}
+
 TEST_CASE("isolation: what cannot be tried is said") {
   FakeBehaviour b;
   b.takes_snapshots = false;

@@ -5,7 +5,7 @@
 // It happens in one decode without logits of MISBEHAVE_TOKENS tokens (7), which only timed blocks
 // and their warm-up decode: the call number MISBEHAVE_AT, counted from 1. Number 1 is the warm-up,
 // and the default, 3, is the second timed block. Number 0 is the very first decode, which belongs to
-// parity.
+// parity. What kInEveryDecode lists happens in every decode.
 #include <dlfcn.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -100,6 +100,31 @@ const std::map<std::string, Misbehaviour> kDuringDecode = {
     {"orphan", [](mkbench_engine*) { leave_a_child(false), std::raise(SIGSEGV); }},
 };
 
+void start_a_thread() {
+  std::thread([] { sleep_for_ever(); }).detach();
+}
+
+void take_memory(size_t bytes) {
+  static std::vector<std::vector<char>> taken;
+  taken.emplace_back(bytes, 'x');
+}
+
+const std::map<std::string, void (*)(int decode)> kInEveryDecode = {
+    {"children", [](int) { leave_a_child(false); }},
+    {"daemons",
+     [](int) {
+       if (fork() == 0) leave_a_child(true), _exit(0);
+     }},
+    {"threads", [](int) { start_a_thread(); }},
+    {"leak", [](int) { take_memory(size_t{1} << 20); }},
+    // Kept, and taken in the first decodes alone: threads step by step, memory at once.
+    {"pool",
+     [](int decode) {
+       if (decode < 8) start_a_thread();
+       if (decode == 0) take_memory(size_t{64} << 20);
+     }},
+};
+
 int setting(const char* name, int otherwise) {
   const char* text = std::getenv(name);
   return text != nullptr ? std::atoi(text) : otherwise;
@@ -110,6 +135,9 @@ int32_t spoiled_decode(mkbench_engine* e, const mkbench_decode* args) {
   static const int tokens = setting("MISBEHAVE_TOKENS", 7);
   static int calls = 0;
   static bool done = false;
+  static int decodes = 0;
+  if (const auto found = kInEveryDecode.find(own_name()); found != kInEveryDecode.end())
+    found->second(decodes++);
   // The step after a late id may be a call of its own; the one that follows it counts.
   if ((args->n == tokens || args->n == tokens - 1) && args->logits == nullptr) ++calls;
   if (!done && (wanted == 0 || calls == wanted)) {
@@ -129,6 +157,7 @@ int32_t spoiled_open(const mkbench_open* args, mkbench_engine** engine) {
 void change(mkbench_engine_abi& table) {
   table.open = spoiled_open;
   table.decode = spoiled_decode;
+  if (own_name() == "keeps") table.reset = [](mkbench_engine*) -> int32_t { return MKBENCH_OK; };
 }
 
 }  // namespace

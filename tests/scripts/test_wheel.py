@@ -90,7 +90,7 @@ class Wheel(unittest.TestCase):
             self.assertTrue((self.work / name).exists(), name)
 
     def test_an_engine_in_python(self):
-        self.assertIn("**PASS** (exit code 0, 1 case)", self.used(blocks("A wheel")[3]))
+        self.assertIn("**PASS** (exit code 0, 2 cases)", self.used(blocks("A wheel")[3]))
 
     def test_what_it_lacks_is_said(self):
         result = self.run_block(". mkbench-venv/bin/activate\nmkbench selftest --timing --device cpu")

@@ -90,6 +90,7 @@ class FakeEngine : public Engine {
   }
   void reset() override {
     if (!behaviour_.keeps_context) context_.clear();
+    if (!context_.empty()) context_.pop_back();  // the pending id has no row yet
     step_ = 0;
     ++resets;
   }

@@ -202,7 +202,7 @@ static int32_t run(mkbench_engine* e, int32_t token, float* logits, int32_t* nex
 /* Called once after open() or reset(): KV rows for all ids but the last, which becomes pending. */
 static int32_t prefill(mkbench_engine* e, const int32_t* ids, int32_t n) {
   int32_t i, unused, status = MKBENCH_OK;
-  if (n - 1 > e->max_context) return fail(e, "prefill: the KV cache is full");
+  if (n - 1 > e->max_context - e->position) return fail(e, "prefill: the KV cache is full");
   for (i = 0; status == MKBENCH_OK && i + 1 < n; ++i) status = run(e, ids[i], NULL, &unused);
   e->pending = ids[n - 1];
   return status;
