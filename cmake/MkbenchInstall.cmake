@@ -13,6 +13,7 @@ set(MKBENCH_DATA
   references/step_engine.h
   references/model/shape.h
   references/model/published.h
+  references/model/weights.cpp
   reports/ratchet.json
   # The packages that mkbench fleet and mkbench fetch install on their first call.
   scripts/requirements/fleet.txt

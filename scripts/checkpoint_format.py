@@ -13,6 +13,7 @@ from hub_cache import BadInput
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DATA = ROOT / "references" / "data"
 FAMILIES = ROOT / "references" / "model" / "families"
+TENSORS = ROOT / "references" / "model" / "weights.cpp"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,11 +30,9 @@ class Family:
 
     def layer_tensors(self):
         """The tensors of a layer in the order in which they are numbered and hashed."""
-        norms = ["self_attn.q_norm.weight", "self_attn.k_norm.weight"] if self.qk_norm else []
-        biases = [f"self_attn.{x}_proj.bias" for x in "qkv"] if self.qkv_bias else []
-        return ["input_layernorm.weight", "post_attention_layernorm.weight",
-                *(f"self_attn.{x}_proj.weight" for x in "qkvo"), *norms,
-                *(f"mlp.{x}_proj.weight" for x in ("gate", "up", "down")), *biases]
+        has = {"": True, "kQkNorm": self.qk_norm, "kBias": self.qkv_bias}
+        rows = re.findall(r'\{"([\w.]+)", &LayerWeights::\w+,\s*Dim::\w+,\s*Dim::\w+(?:,\s*(\w+))?\}', TENSORS.read_text())
+        return [name for name, needs in rows if has[needs]]
 
 
 def families():

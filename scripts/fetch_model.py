@@ -29,6 +29,8 @@ from hub_cache import BadInput
 # An empty variable counts as not set; the hub's client would take it for a folder's name.
 for variable in [name for name, value in os.environ.items() if name.startswith("HF_") and not value]:
     del os.environ[variable]
+if "--quiet" in sys.argv:  # tqdm reads this when it is imported; transformers' GGUF reader has no other switch for its bar
+    os.environ["TQDM_DISABLE"] = "1"
 try:
     import httpx
     from huggingface_hub import HfApi, constants, errors, hf_hub_url

@@ -48,9 +48,9 @@ float with_mantissa(float x, int bits) {
 }
 
 // Each override computes what the correct function does, unless one of its faults is planted.
-class FaultyQwen3 final : public Qwen3 {
+class FaultyPhases final : public Phases {
  public:
-  FaultyQwen3(PlantedFault fault, int blocks)
+  FaultyPhases(PlantedFault fault, int blocks)
       : fault_(fault), late_(static_cast<size_t>(blocks)), early_(static_cast<size_t>(blocks)) {}
 
   void phase_embed(Block& b, int32_t id, const Bf16* vector) override {
@@ -59,11 +59,11 @@ class FaultyQwen3 final : public Qwen3 {
       late_[b.index].clear();
       early_[b.index].reset();
     }
-    Qwen3::phase_embed(b, id, vector);
+    Phases::phase_embed(b, id, vector);
   }
 
   void phase_gate_up(Block& b, int layer) override {
-    Qwen3::phase_gate_up(b, layer);
+    Phases::phase_gate_up(b, layer);
     const Range mine = partition(b.model->shape().intermediate, b.blocks, b.index);
     round_as_hf(b.shared->act.data() + mine.begin, mine.size());
   }
@@ -73,11 +73,11 @@ class FaultyQwen3 final : public Qwen3 {
       const Range mine = partition(b.model->shape().hidden, b.blocks, b.index);
       std::fill_n(b.shared->h.begin() + mine.begin, mine.size(), 0.0f);
     }
-    Qwen3::phase_down(b, layer);
+    Phases::phase_down(b, layer);
   }
 
   int32_t block_reduce_best(Block& b) override {
-    if (!planted(PlantedFault::kArgmaxEarly)) return Qwen3::block_reduce_best(b);
+    if (!planted(PlantedFault::kArgmaxEarly)) return Phases::block_reduce_best(b);
     // One block's best logit is read too early: the previous step's; -inf in the first step.
     // In the tiny checkpoints, whose ids are bytes, this block scores lower-case letters.
     std::vector<Best> winners = b.shared->best;
@@ -96,7 +96,7 @@ class FaultyQwen3 final : public Qwen3 {
       return portable_vector_ops().matvec(w, rows, cols, x, y);
     }
     if (!narrow_sums && !planted(PlantedFault::kOtherOrder)) {
-      return Qwen3::matvec(b, w, rows, cols, x, y);
+      return Phases::matvec(b, w, rows, cols, x, y);
     }
     for (int r = 0; r < rows; ++r) {
       const Bf16* row = w + static_cast<size_t>(r) * cols;
@@ -106,17 +106,17 @@ class FaultyQwen3 final : public Qwen3 {
 
   void project(const Block& b, const Matrix& w, Range range, const float* x, float* y,
                const Matrix& bias) override {
-    Qwen3::project(b, w, range, x, y, bias);
+    Phases::project(b, w, range, x, y, bias);
     round_as_hf(y, range.size());
   }
 
   void rms_norm(const Block& b, const float* x, const Matrix& weight, float* out) override {
-    Qwen3::rms_norm(b, x, weight, out);
+    Phases::rms_norm(b, x, weight, out);
     round_as_hf(out, weight.cols);
   }
 
   void rotate(const Block& b, int position, float* head) override {
-    Qwen3::rotate(b, position, head);
+    Phases::rotate(b, position, head);
     round_as_hf(head, b.model->shape().head_dim);
   }
 
@@ -128,7 +128,7 @@ class FaultyQwen3 final : public Qwen3 {
     const bool rotated_first = planted(PlantedFault::kNormAfterRope);
     if (!rotated_first &&
         !planted(is_query ? PlantedFault::kSkipQNorm : PlantedFault::kSkipKNorm)) {
-      return Qwen3::prepare_head(b, kind, raw, layer, position, out);
+      return Phases::prepare_head(b, kind, raw, layer, position, out);
     }
     std::copy_n(raw, b.model->shape().head_dim, out);
     rotate(b, position, out);
@@ -143,7 +143,7 @@ class FaultyQwen3 final : public Qwen3 {
     Bf16* v = b.kv->v(layer, kv_head, position);
     const bool row_before = planted(PlantedFault::kKvRowBefore) && position > 0;
     const std::vector<Bf16> old_k(k, k + head_dim), old_v(v, v + head_dim);
-    Qwen3::write_kv_row(b, layer, kv_head, position);
+    Phases::write_kv_row(b, layer, kv_head, position);
     if (row_before) {
       std::copy_n(k, head_dim, k - head_dim);
       std::copy_n(v, head_dim, v - head_dim);
@@ -170,13 +170,13 @@ class FaultyQwen3 final : public Qwen3 {
     if (planted(PlantedFault::kCacheLengthPlus)) {
       return std::min(position + 2, b.kv->max_context());
     }
-    const int positions = Qwen3::attended_positions(b, position);
+    const int positions = Phases::attended_positions(b, position);
     return planted(PlantedFault::kStopsAt2048) ? std::min(positions, kLastAttended) : positions;
   }
 
   void score(const Block& b, int layer, int kv_head, int from, int count, const float* q,
              float* scores) override {
-    Qwen3::score(b, layer, kv_head, from, count, q, scores);
+    Phases::score(b, layer, kv_head, from, count, q, scores);
     round_as_hf(scores, count);
     if (!planted(PlantedFault::kEvery16thSkipped)) return;
     for (int i = 0; i < count; ++i) {
@@ -186,7 +186,7 @@ class FaultyQwen3 final : public Qwen3 {
 
   float running_maximum(float before, const float* scores, int count) override {
     if (planted(PlantedFault::kNoSoftmaxMax)) return 0;
-    return Qwen3::running_maximum(before, scores, count);
+    return Phases::running_maximum(before, scores, count);
   }
 
   void add_values(const Block& b, int layer, int kv_head, int from, int count, float* weights,
@@ -194,11 +194,11 @@ class FaultyQwen3 final : public Qwen3 {
     if (planted(PlantedFault::kBf16Softmax)) {
       std::transform(weights, weights + count, weights, round_to_bf16);
     }
-    Qwen3::add_values(b, layer, kv_head, from, count, weights, v_sums);
+    Phases::add_values(b, layer, kv_head, from, count, weights, v_sums);
   }
 
   void combine_head(const Block& b, int head, int splits, float* out) override {
-    Qwen3::combine_head(b, head, splits, out);
+    Phases::combine_head(b, head, splits, out);
     round_as_hf(out, b.model->shape().head_dim);
   }
 
@@ -213,34 +213,34 @@ class FaultyQwen3 final : public Qwen3 {
       std::swap(late, now);
       x = now.data();
     }
-    Qwen3::block_add_to_residual(b, w, x);
+    Phases::block_add_to_residual(b, w, x);
     const Range mine = partition(w.rows, b.blocks, b.index);
     round_as_hf(b.shared->h.data() + mine.begin, mine.size());
   }
 
   float exponential(float x) override {
-    if (!planted(PlantedFault::kFastExp)) return Qwen3::exponential(x);
+    if (!planted(PlantedFault::kFastExp)) return Phases::exponential(x);
     // ex2.approx: the product is rounded to fp32, and the last two bits of the result are lost.
     const float y = std::exp2(x * 1.4426950408889634f);
     return std::bit_cast<float>(std::bit_cast<uint32_t>(y) & ~3u);
   }
 
   float activate(const Block& b, float x) override {
-    float y = Qwen3::activate(b, x);
+    float y = Phases::activate(b, x);
     if (planted(PlantedFault::kGelu)) y = 0.5f * x * (1.0f + std::erf(x * 0.70710678f));
     round_as_hf(&y, 1);
     return y;
   }
 
   Range head_rows(const Block& b) override {
-    const Range rows = Qwen3::head_rows(b);
+    const Range rows = Phases::head_rows(b);
     if (!planted(PlantedFault::kTailRowsUnscored)) return rows;
     const int scored = std::max(0, b.model->weights.lm_head.rows - kUnscoredRows);
     return {std::min(rows.begin, scored), std::min(rows.end, scored)};
   }
 
   void head_logits(Block& b, Range rows) override {
-    Qwen3::head_logits(b, rows);
+    Phases::head_logits(b, rows);
     float* logits = b.shared->logits.data();
     if (planted(PlantedFault::kBf16Logits)) {
       std::transform(logits + rows.begin, logits + rows.end, logits + rows.begin, round_to_bf16);
@@ -249,7 +249,7 @@ class FaultyQwen3 final : public Qwen3 {
   }
 
   Best best_of(const float* logits, Range rows) override {
-    if (!planted(PlantedFault::kArgmaxHalving)) return Qwen3::best_of(logits, rows);
+    if (!planted(PlantedFault::kArgmaxHalving)) return Phases::best_of(logits, rows);
     // A tree that halves the number of slots: an odd number loses its last slot.
     std::array<Best, kHalvingSlots> slots;
     slots.fill({-kInfinity, std::numeric_limits<int32_t>::max()});
@@ -270,7 +270,7 @@ class FaultyQwen3 final : public Qwen3 {
         other.logit != -kInfinity) {
       return a.id > other.id;
     }
-    return Qwen3::better(a, other);
+    return Phases::better(a, other);
   }
 
  private:
@@ -290,9 +290,9 @@ class FaultyQwen3 final : public Qwen3 {
 
 }  // namespace
 
-std::unique_ptr<Qwen3> make_phases(PlantedFault fault, int blocks) {
-  if (fault == PlantedFault::kNone) return std::make_unique<Qwen3>();
-  return std::make_unique<FaultyQwen3>(fault, blocks);
+std::unique_ptr<Phases> make_phases(PlantedFault fault, int blocks) {
+  if (fault == PlantedFault::kNone) return std::make_unique<Phases>();
+  return std::make_unique<FaultyPhases>(fault, blocks);
 }
 
 }  // namespace mkbench::host_twin

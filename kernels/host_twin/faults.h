@@ -8,7 +8,7 @@
 
 namespace mkbench::host_twin {
 
-// Qwen3 with `fault` planted; unchanged for kNone and for a fault that is planted elsewhere.
-std::unique_ptr<Qwen3> make_phases(PlantedFault fault, int blocks);
+// Phases with `fault` planted; unchanged for kNone and for a fault that is planted elsewhere.
+std::unique_ptr<Phases> make_phases(PlantedFault fault, int blocks);
 
 }  // namespace mkbench::host_twin

@@ -27,7 +27,7 @@ constexpr int kExchangesPerLayer = 5;
 
 // The body of the megakernel, run by every block: a phase in each line, an exchange in each
 // co_await.
-BlockTask decode_kernel(Qwen3& qwen3, Block& b, Exchange& exchange) {
+BlockTask decode_kernel(Phases& phases, Block& b, Exchange& exchange) {
   const Launch& launch = *b.launch;
   const int layers = b.model->shape().layers;
   // Row t of an array with one row per step; null if the launch has no such array.
@@ -49,30 +49,30 @@ BlockTask decode_kernel(Qwen3& qwen3, Block& b, Exchange& exchange) {
     if (t > 0 && launch.inputs) id = launch.inputs[t];
 
     enter(Phase::kEmbed, -1);
-    qwen3.phase_embed(b, id, row(launch.vectors, t, hidden));
+    phases.phase_embed(b, id, row(launch.vectors, t, hidden));
     for (int layer = 0; layer < layers; ++layer) {
       enter(Phase::kQkv, layer);
-      qwen3.phase_qkv(b, layer);
+      phases.phase_qkv(b, layer);
       co_await arrive();
       enter(Phase::kAttention, layer);
-      qwen3.phase_attention(b, layer, position);
+      phases.phase_attention(b, layer, position);
       co_await arrive();
       enter(Phase::kOProj, layer);
-      qwen3.phase_o_proj(b, layer, position);
+      phases.phase_o_proj(b, layer, position);
       co_await arrive();
       enter(Phase::kGateUp, layer);
-      qwen3.phase_gate_up(b, layer);
+      phases.phase_gate_up(b, layer);
       co_await arrive();
       enter(Phase::kDown, layer);
-      qwen3.phase_down(b, layer);
+      phases.phase_down(b, layer);
       co_await arrive();
     }
     if (launch.lm_head) {
       enter(Phase::kLmHead, -1);
-      qwen3.phase_lm_head(b, row(launch.logits_out, t, vocab), row(launch.hidden_out, t, hidden));
+      phases.phase_lm_head(b, row(launch.logits_out, t, vocab), row(launch.hidden_out, t, hidden));
       co_await arrive();
       if (launch.timeline != nullptr) launch.timeline->enter(b.index, Phase::kEmbed, -1, t + 1);
-      id = qwen3.block_reduce_best(b);
+      id = phases.block_reduce_best(b);
       if (b.index == 0) launch.tokens_out[t] = id;
     }
     if (b.index == 0) launch.step_ends[t] = Clock::now();
@@ -126,7 +126,7 @@ class HostTwin final : public Engine {
   HostTwin(ModelWeights weights, const HostTwinOptions& options)
       : options_(options),
         model_{.weights = std::move(weights), .ops = &vector_ops()},
-        qwen3_(make_phases(options.fault, options.blocks)),
+        phases_(make_phases(options.fault, options.blocks)),
         rope_(inverse_frequencies(effective_rope(model_.weights.config.rope, options.fault),
                                   model_.shape().head_dim),
               options.fault),
@@ -344,7 +344,7 @@ class HostTwin final : public Engine {
     const auto begin = Clock::now();
     std::vector<BlockTask> tasks;
     tasks.reserve(blocks_.size());
-    for (Block& b : blocks_) tasks.push_back(decode_kernel(*qwen3_, b, exchange_));
+    for (Block& b : blocks_) tasks.push_back(decode_kernel(*phases_, b, exchange_));
     if (const auto fault = scheduler_.run(tasks, exchange_, options_.stall_ms)) {
       reported_block_.store(fault->block, std::memory_order_relaxed);
       throw Error(ErrorKind::kHang, "host-twin: no progress for " +
@@ -388,7 +388,7 @@ class HostTwin final : public Engine {
 
   const HostTwinOptions options_;
   Model model_;
-  const std::unique_ptr<Qwen3> qwen3_;
+  const std::unique_ptr<Phases> phases_;
   RopeTable rope_;
   std::shared_ptr<KvCache> kv_;
   SharedScratch shared_;

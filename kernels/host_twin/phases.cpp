@@ -19,18 +19,18 @@ Range overlap(Range range, int begin, int size) {
 
 }  // namespace
 
-void Qwen3::matvec(const Block& b, const Bf16* w, int rows, int cols, const float* x, float* y) {
+void Phases::matvec(const Block& b, const Bf16* w, int rows, int cols, const float* x, float* y) {
   b.model->ops->matvec(w, rows, cols, x, y);
 }
 
-void Qwen3::project(const Block& b, const Matrix& w, Range range, const float* x, float* y,
-                    const Matrix& bias) {
+void Phases::project(const Block& b, const Matrix& w, Range range, const float* x, float* y,
+                     const Matrix& bias) {
   matvec(b, w.row(range.begin).data(), range.size(), w.cols, x, y);
   if (bias.size() == 0) return;
   for (int i = 0; i < range.size(); ++i) y[i] += to_float(bias.data[range.begin + i]);
 }
 
-void Qwen3::rms_norm(const Block& b, const float* x, const Matrix& weight, float* out) {
+void Phases::rms_norm(const Block& b, const float* x, const Matrix& weight, float* out) {
   // Every block repeats this sum, so its latency counts: eight chains of additions instead of one.
   constexpr int kChains = 8;
   float squares[kChains] = {};
@@ -46,7 +46,7 @@ void Qwen3::rms_norm(const Block& b, const float* x, const Matrix& weight, float
   for (c = 0; c < weight.cols; ++c) out[c] = x[c] * scale * (to_float(weight.data[c]) + offset);
 }
 
-void Qwen3::rotate(const Block& b, int position, float* head) {
+void Phases::rotate(const Block& b, int position, float* head) {
   const int half = b.model->shape().head_dim / 2;
   const float* cosines = b.rope->cosines(position);
   const float* sines = b.rope->sines(position);
@@ -57,8 +57,8 @@ void Qwen3::rotate(const Block& b, int position, float* head) {
   }
 }
 
-void Qwen3::prepare_head(const Block& b, Head kind, const float* raw, int layer, int position,
-                         float* out) {
+void Phases::prepare_head(const Block& b, Head kind, const float* raw, int layer, int position,
+                          float* out) {
   const LayerWeights& w = b.model->weights.layers[layer];
   if (b.model->shape().qk_norm)
     rms_norm(b, raw, kind == Head::kQuery ? w.q_norm : w.k_norm, out);
@@ -67,7 +67,7 @@ void Qwen3::prepare_head(const Block& b, Head kind, const float* raw, int layer,
   rotate(b, position, out);
 }
 
-void Qwen3::write_kv_row(Block& b, int layer, int kv_head, int position) {
+void Phases::write_kv_row(Block& b, int layer, int kv_head, int position) {
   const ModelShape& s = b.model->shape();
   const float* k_raw = b.shared->qkv.data() + s.q_width() + kv_head * s.head_dim;
   const float* v_raw = k_raw + s.kv_width();
@@ -78,25 +78,25 @@ void Qwen3::write_kv_row(Block& b, int layer, int kv_head, int position) {
   for (int d = 0; d < s.head_dim; ++d) v[d] = cached(v_raw[d]);
 }
 
-void Qwen3::score(const Block& b, int layer, int kv_head, int from, int count, const float* q,
-                  float* scores) {
+void Phases::score(const Block& b, int layer, int kv_head, int from, int count, const float* q,
+                   float* scores) {
   const int head_dim = b.model->shape().head_dim;
   b.model->ops->matvec(b.kv->k(layer, kv_head, from), count, head_dim, q, scores);
 }
 
-float Qwen3::running_maximum(float before, const float* scores, int count) {
+float Phases::running_maximum(float before, const float* scores, int count) {
   return std::max(before, *std::max_element(scores, scores + count));
 }
 
-void Qwen3::add_values(const Block& b, int layer, int kv_head, int from, int count, float* weights,
-                       float* v_sums) {
+void Phases::add_values(const Block& b, int layer, int kv_head, int from, int count, float* weights,
+                        float* v_sums) {
   const int head_dim = b.model->shape().head_dim;
   b.model->ops->weighted_sum(b.kv->v(layer, kv_head, from), count, head_dim, weights, v_sums);
 }
 
-float Qwen3::exponential(float x) { return std::exp(x); }
+float Phases::exponential(float x) { return std::exp(x); }
 
-float Qwen3::activate(const Block& b, float x) {
+float Phases::activate(const Block& b, float x) {
   if (b.model->shape().activation == Activation::kSilu) return x / (1.0f + exponential(-x));
   const float slope = std::sqrt(2 / std::numbers::pi_v<float>);
   return x / 2 * (1.0f + std::tanh(slope * (x + 0.044715f * x * x * x)));
@@ -104,8 +104,8 @@ float Qwen3::activate(const Block& b, float x) {
 
 // Attention of one query head over positions [range), as a partial. It goes through the positions
 // in tiles, so that the scratch does not grow with the context.
-void Qwen3::attend(Block& b, int layer, int kv_head, Range range, const float* q, int head,
-                   int split) {
+void Phases::attend(Block& b, int layer, int kv_head, Range range, const float* q, int head,
+                    int split) {
   const ModelShape& s = b.model->shape();
   SharedScratch& shared = *b.shared;
   float* scores = b.local.scores.data();
@@ -133,7 +133,7 @@ void Qwen3::attend(Block& b, int layer, int kv_head, Range range, const float* q
   std::copy_n(v_sums, s.head_dim, shared.partial_v.data() + slot * s.head_dim);
 }
 
-void Qwen3::combine_head(const Block& b, int head, int splits, float* out) {
+void Phases::combine_head(const Block& b, int head, int splits, float* out) {
   const int head_dim = b.model->shape().head_dim;
   const SharedScratch& shared = *b.shared;
   const size_t first = static_cast<size_t>(head) * kMaxSplits;
@@ -150,13 +150,13 @@ void Qwen3::combine_head(const Block& b, int head, int splits, float* out) {
   for (int d = 0; d < head_dim; ++d) out[d] /= sum;
 }
 
-void Qwen3::block_add_to_residual(Block& b, const Matrix& w, const float* x) {
+void Phases::block_add_to_residual(Block& b, const Matrix& w, const float* x) {
   const Range mine = partition(w.rows, b.blocks, b.index);
   project(b, w, mine, x, b.local.rows.data());
   for (int r = mine.begin; r < mine.end; ++r) b.shared->h[r] += b.local.rows[r - mine.begin];
 }
 
-void Qwen3::phase_embed(Block& b, int32_t id, const Bf16* vector) {
+void Phases::phase_embed(Block& b, int32_t id, const Bf16* vector) {
   const Matrix& table = b.model->weights.embed_tokens;
   if (vector != nullptr) {
     std::transform(vector, vector + b.model->shape().hidden, b.local.x.begin(), to_float);
@@ -171,7 +171,7 @@ void Qwen3::phase_embed(Block& b, int32_t id, const Bf16* vector) {
   for (int r = mine.begin; r < mine.end; ++r) b.shared->h[r] = b.local.x[r];
 }
 
-void Qwen3::phase_qkv(Block& b, int layer) {
+void Phases::phase_qkv(Block& b, int layer) {
   const LayerWeights& w = b.model->weights.layers[layer];
   float* x = b.local.x.data();
   rms_norm(b, layer == 0 ? x : b.shared->h.data(), w.input_layernorm, x);
@@ -186,7 +186,7 @@ void Qwen3::phase_qkv(Block& b, int layer) {
   }
 }
 
-void Qwen3::phase_attention(Block& b, int layer, int position) {
+void Phases::phase_attention(Block& b, int layer, int position) {
   const ModelShape& s = b.model->shape();
   const int context = attended_positions(b, position);
   const int splits = attention_splits(context, s.kv_heads, b.blocks);
@@ -206,7 +206,7 @@ void Qwen3::phase_attention(Block& b, int layer, int position) {
   }
 }
 
-void Qwen3::phase_o_proj(Block& b, int layer, int position) {
+void Phases::phase_o_proj(Block& b, int layer, int position) {
   const ModelShape& s = b.model->shape();
   const int splits = attention_splits(attended_positions(b, position), s.kv_heads, b.blocks);
   float* attn = b.local.attn.data();
@@ -216,7 +216,7 @@ void Qwen3::phase_o_proj(Block& b, int layer, int position) {
   block_add_to_residual(b, b.model->weights.layers[layer].o_proj, attn);
 }
 
-void Qwen3::phase_gate_up(Block& b, int layer) {
+void Phases::phase_gate_up(Block& b, int layer) {
   const LayerWeights& w = b.model->weights.layers[layer];
   float* x = b.local.x.data();
   rms_norm(b, b.shared->h.data(), w.post_attention_layernorm, x);
@@ -230,7 +230,7 @@ void Qwen3::phase_gate_up(Block& b, int layer) {
   }
 }
 
-void Qwen3::phase_down(Block& b, int layer) {
+void Phases::phase_down(Block& b, int layer) {
   const int hidden = b.model->shape().hidden;
   block_add_to_residual(b, b.model->weights.layers[layer].down_proj, b.shared->act.data());
   const Range mine = partition(hidden, b.blocks, b.index);
@@ -238,22 +238,22 @@ void Qwen3::phase_down(Block& b, int layer) {
   for (int r = mine.begin; r < mine.end; ++r) copy[r] = b.shared->h[r];
 }
 
-Range Qwen3::head_rows(const Block& b) {
+Range Phases::head_rows(const Block& b) {
   return partition(b.model->weights.lm_head.rows, b.blocks, b.index);
 }
 
-void Qwen3::head_logits(Block& b, Range rows) {
+void Phases::head_logits(Block& b, Range rows) {
   const Matrix& head = b.model->weights.lm_head;
   const Bf16* first = head.data + static_cast<size_t>(rows.begin) * head.cols;
   float* logits = b.shared->logits.data();
   matvec(b, first, rows.size(), head.cols, b.local.x.data(), logits + rows.begin);
 }
 
-bool Qwen3::better(Best a, Best other) {
+bool Phases::better(Best a, Best other) {
   return a.logit != other.logit ? a.logit > other.logit : a.id < other.id;
 }
 
-Best Qwen3::best_of(const float* logits, Range rows) {
+Best Phases::best_of(const float* logits, Range rows) {
   // A block without rows loses every tie.
   Best best{-kInfinity, std::numeric_limits<int32_t>::max()};
   bool has_nan = false;
@@ -265,7 +265,7 @@ Best Qwen3::best_of(const float* logits, Range rows) {
   return best;
 }
 
-void Qwen3::phase_lm_head(Block& b, float* logits_out, float* hidden_out) {
+void Phases::phase_lm_head(Block& b, float* logits_out, float* hidden_out) {
   rms_norm(b, b.shared->h.data(), b.model->weights.final_norm, b.local.x.data());
   if (hidden_out != nullptr) {
     const Range own = partition(b.model->shape().hidden, b.blocks, b.index);
@@ -279,7 +279,7 @@ void Qwen3::phase_lm_head(Block& b, float* logits_out, float* hidden_out) {
   if (logits_out) std::copy(logits + mine.begin, logits + mine.end, logits_out + mine.begin);
 }
 
-int32_t Qwen3::greedy_id(std::span<const Best> winners) {
+int32_t Phases::greedy_id(std::span<const Best> winners) {
   Best best{-kInfinity, std::numeric_limits<int32_t>::max()};
   for (const Best& winner : winners) {
     // Comparisons with NaN are false, so a NaN would lose silently.
@@ -289,6 +289,6 @@ int32_t Qwen3::greedy_id(std::span<const Best> winners) {
   return best.id;
 }
 
-int32_t Qwen3::block_reduce_best(Block& b) { return greedy_id(b.shared->best); }
+int32_t Phases::block_reduce_best(Block& b) { return greedy_id(b.shared->best); }
 
 }  // namespace mkbench::host_twin

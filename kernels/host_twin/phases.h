@@ -53,9 +53,9 @@ enum class Head { kQuery, kKey };
 // The mathematics of a decoder layer: Qwen3's, and what a ModelShape can ask for instead. Every
 // block calls every `phase_` function. The protected functions are what the phases consist of; faults.cpp
 // overrides functions of both kinds.
-class Qwen3 {
+class Phases {
  public:
-  virtual ~Qwen3() = default;
+  virtual ~Phases() = default;
 
   // Computes x = vector if given, else E[id] times the embedding multiplier, in every block; NaN for
   //          id = -1, the greedy id of NaN logits.

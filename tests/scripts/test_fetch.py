@@ -13,7 +13,7 @@ import time
 import unittest
 
 from support import hub_server
-from support.cli_support import BINARY, DATA, CliTest, environment
+from support.cli_support import BINARY, DATA, ROOT, CliTest, environment
 
 HAS_HUB = importlib.util.find_spec("huggingface_hub") is not None
 WEIGHTS = bytes(range(256)) * 8192  # 2 MiB; nobody loads them here
@@ -83,6 +83,13 @@ class Fetch(CliTest):
         (snapshot / "manifest.json").write_text("{}")
         done = self.fetch("smollm2-135m", **cache)
         self.assertEqual((done.returncode, done.stdout), (0, f"{snapshot}\n"), done.stderr)
+
+    def test_quiet_silences_the_bars_of_libraries(self):
+        code = "import sys; sys.argv.append({!r}); import fetch_model; from tqdm.auto import tqdm; list(tqdm(range(2)))"
+        for argument, silent in (("--quiet", True), ("smollm2-135m", False)):
+            done = subprocess.run([sys.executable, "-c", code.format(argument)], env=environment(**self.env()), text=True,
+                                  check=True, cwd=ROOT / "scripts", stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=60)
+            self.assertEqual(done.stderr == "", silent, done.stderr)
 
     def test_the_client_reads_this_cache(self):
         self.assertEqual(self.fetch().returncode, 0)
