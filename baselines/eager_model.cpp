@@ -11,14 +11,12 @@
 #include <vector>
 
 #include "references/model/rope.h"
+#include "references/shared_snapshot.h"
 
 namespace mkbench {
 namespace {
 
 using at::Tensor;
-
-// In bytes. libtorch's vectorised CPU kernels treat memory of this alignment like libtorch's own.
-constexpr uintptr_t kAliasAlignment = 16;
 
 // Computes mean square and scaling in fp32, rounds to the weight's dtype, multiplies, and rounds to
 // the model's dtype.

@@ -16,6 +16,7 @@
 #include "references/base/json_strict.h"
 #include "references/base/parallel.h"
 #include "references/base/sealed_memory.h"
+#include "references/checkpoint_files.h"
 #include "references/config_scan.h"
 #include "references/snapshot.h"
 #include "references/synthetic.h"
@@ -177,6 +178,22 @@ ModelWeights make_shared_synthetic(const ShapeRow& row, std::string_view lagset,
     return std::shared_ptr<Bf16[]>(publication, reinterpret_cast<Bf16*>(publication->data()));
   });
   return publish(publication, made);
+}
+
+int64_t misaligned_bytes(const fs::path& folder) {
+  const ConfigScan scan = read_config_scan(folder / "config.json");
+  if (!scan.family->config_key.empty()) return 0;
+  ModelFindings rules(ModelFindings::Mode::kThrowFirst);
+  const Checkpoint checkpoint = open_checkpoint(folder, rules);
+  int64_t bytes = 0;
+  for (const auto& [name, located] : checkpoint.tensors) {
+    if (located.is_rounded()) return 0;
+    const bool unused = scan.config.tie_word_embeddings && name == scan.family->head;
+    const auto view = located.file->view(*located.entry);
+    if (!unused && reinterpret_cast<uintptr_t>(view.data()) % kAliasAlignment != 0)
+      bytes += static_cast<int64_t>(view.size());
+  }
+  return bytes;
 }
 
 std::string snapshot_stamp(const fs::path& folder) {

@@ -2,6 +2,8 @@
 // host, transformers' from_pretrained() or a plugin opens that folder like any other.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <string_view>
@@ -22,6 +24,12 @@ ModelWeights share_weights(const ModelWeights& weights);
 // Generates the analytic checkpoint (make_synthetic()) directly in a sealed memfd, so that it is
 // not held twice: 1.2 GB for the 0.6B, 16.4 GB for the 8B.
 ModelWeights make_shared_synthetic(const ShapeRow& row, std::string_view lagset, int threads = 0);
+
+// libtorch's vectorised CPU kernels treat memory of this alignment, in bytes, like libtorch's own.
+inline constexpr size_t kAliasAlignment = 16;
+// Bytes of a folder's tensors that lie otherwise in their files, which each engine of libtorch
+// copies on a CPU; 0 where share_weights() will copy all of them, aligned. Throws Error(kBadInput).
+int64_t misaligned_bytes(const std::filesystem::path& folder);
 
 // One line: name, size and modification time in ns of the folder's config.json, *.safetensors and
 // index, links followed. An equal line means that the files are those that the parent has loaded.

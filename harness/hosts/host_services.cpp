@@ -13,6 +13,7 @@
 #include "harness/judge/findings.h"
 #include "references/base/data_root.h"
 #include "references/base/error.h"
+#include "references/model_row.h"
 #include "references/shared_snapshot.h"
 #include "references/user_folders.h"
 
@@ -183,7 +184,10 @@ EngineFacts HostServices::facts(Engine& engine) const {
 
 int64_t HostServices::bytes(const EngineRequest& request, const ModelConfig& config) const {
   try {
-    return hosts_.bytes(on_device(request), config);
+    const bool copies = !job_.cuda() && host_kind(request.name) == HostKind::kTorch;
+    if (copies && !misaligned_)
+      misaligned_ = is_analytic(job_.model.row) ? 0 : misaligned_bytes(job_.model.folder);
+    return hosts_.bytes(on_device(request), config) + (copies ? *misaligned_ : 0);
   } catch (const Error&) {
     return 0;  // opening the engine fails too, and gives the verdict
   }

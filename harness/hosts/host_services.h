@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -73,6 +74,7 @@ class HostServices final : public FlowServices {
   const FlushCall flush_;
   const std::unique_ptr<CardWatch> watch_;
   mutable std::map<std::string, std::vector<GreedyReference>> references_;
+  mutable std::optional<int64_t> misaligned_;  // misaligned_bytes() of the model, once asked for
 };
 
 }  // namespace mkbench

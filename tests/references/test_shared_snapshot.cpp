@@ -6,9 +6,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "references/base/free_memory.h"
@@ -81,6 +83,26 @@ ModelWeights random_micro(bool tied) {
 }
 
 }  // namespace
+
+TEST_CASE("a CPU copies the tensors of a file whose data begin misaligned, and no others") {
+  const TemporaryFolder folder;
+  const fs::path tiny = data_dir() / "tiny-qwen2", copy = folder.path() / "model.safetensors";
+  fs::copy_file(tiny / "config.json", folder.path() / "config.json");
+  std::string file = text_of(tiny / "model.safetensors");
+  std::vector<int64_t> found;
+  for (int i = 0; i < 2; ++i) {  // the second time 8 bytes further on
+    std::ofstream(copy, std::ios::binary) << file;
+    found.push_back(misaligned_bytes(folder.path()));
+    uint64_t header;
+    std::memcpy(&header, file.data(), sizeof header);
+    file.insert(8 + header, 8, ' ');
+    header += 8;
+    std::memcpy(file.data(), &header, sizeof header);
+  }
+  const ModelConfig config = read_config(folder.path() / "config.json");
+  std::sort(found.begin(), found.end());
+  CHECK(found == std::vector<int64_t>{0, 2 * config.shape.parameters(config.tie_word_embeddings)});
+}
 
 TEST_CASE("shared weights have the bytes, the hash and the config of the originals") {
   const OwnTmpdir tmpdir;
