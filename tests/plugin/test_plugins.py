@@ -116,7 +116,7 @@ class AtLength(PluginTest):
             checks[name] = {c["name"]: c for c in engine["parity"]["checks"]}
         for name in paths:
             self.assertEqual(self.engine(report, paths[name])["verdict"], "PASS")
-            for check in ("ran", "decided", "strict", "same", "repeats", "sweep", "isolation"):
+            for check in ("ran", "decided", "strict", "same", "repeats", "sweep", "isolation", "head"):
                 self.assertEqual(checks[name][check]["status"], "passed", checks[name][check])
             self.assertIn("counts no launches", checks[name]["ran"]["detail"])
             self.assertIn("takes no snapshots", checks[name]["isolation"]["detail"])
