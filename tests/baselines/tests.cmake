@@ -1,6 +1,7 @@
 # Baselines against HF's committed answers and the engine contract.
 set(mkbench_eager_checks eager_contract.cpp eager_lanes.cpp)
 mkbench_test(test_eager LABEL host LIBS mkbench_baselines SOURCES test_eager.cpp ${mkbench_eager_checks} TIMEOUT 300)
+mkbench_test(test_explain LABEL host LIBS mkbench_baselines)
 mkbench_test(test_eager_gpu LABEL gpu LIBS mkbench_baselines
              SOURCES test_eager_gpu.cpp ${mkbench_eager_checks} TIMEOUT 900)
 

@@ -23,6 +23,9 @@ BROKEN = {
     "nan": ("FAIL_FIDELITY", 3, "logits are NaN or Inf"),
 }
 
+# Fault -> the known bug that it is.
+BUGS = {"theta": "rope_theta", "cache": "cache_length"}
+
 # Engine -> verdict and words of the reason. These engines share one run without harm to each other.
 BESIDE_OTHERS = {
     "naive_cpu_overwrite": ("INTEGRITY", "model.layers.0.mlp.up_proj.weight was modified"),
@@ -140,6 +143,10 @@ class Broken(PluginTest):
             with self.subTest(fault=fault):
                 engine = self.check(f"naive_cpu_{fault}", verdict, code, reason)
                 self.assertEqual(engine["samples"], [])
+                if fault in BUGS:
+                    diagnosis = engine["parity"]["diagnosis"]
+                    self.assertEqual(diagnosis["names"], [BUGS[fault]], diagnosis)
+                    self.assertIn(f"bug: {diagnosis['text']}", (self.out / "report.md").read_text())
 
     def test_one_that_shows_its_states_gets_the_layer_named(self):
         localised = self.check("naive_cpu_deep", "FAIL_TOKEN", 3, "tokens wrong")["parity"]["localised"]
