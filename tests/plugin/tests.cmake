@@ -87,3 +87,4 @@ set(mkbench_plugin_environment
 mkbench_python_test(test_plugins CLASSES SLOW Broken TIMEOUT 400 ENVIRONMENT ${mkbench_plugin_environment})
 mkbench_python_test(test_plugins_gpu LABEL gpu TIMEOUT 300 ENVIRONMENT ${mkbench_plugin_environment})
 mkbench_python_test(test_readme_plugin TIMEOUT 200 ENVIRONMENT ${mkbench_plugin_environment})
+mkbench_python_test(test_bugs CLASSES TIMEOUT 300 ENVIRONMENT ${mkbench_plugin_environment})
