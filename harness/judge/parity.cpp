@@ -212,7 +212,7 @@ class Judge {
     if (step.non_finite > 0 || expected.sketch.empty()) return;
     step.error = error_of(expected, logits, options_.vocab, reference_.sketch_seed,
                           reference_.sketch_projections);
-    step.error->kl_of_rounding =
+    step.error->rounding =
         allowed_rounding(expected, logits, options_.vocab, options_.precision);
   }
 

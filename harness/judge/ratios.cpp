@@ -80,18 +80,23 @@ double divergence_of(const ReferenceStep& step, const float* logits, double logs
   return divergence_over_top(step, [&](size_t i) { return logits[step.top_ids[i]] - logsumexp; });
 }
 
-double allowed_rounding(const ReferenceStep& step, const float* logits, int vocab,
-                        PrecisionClass precision) {
+AllowedRounding allowed_rounding(const ReferenceStep& step, const float* logits, int vocab,
+                                 PrecisionClass precision) {
   const bool rounded =
       std::all_of(logits, logits + vocab, [](float z) { return z == round_to_bf16(z); });
-  if (precision == PrecisionClass::kFp32Accumulate || !rounded) return 0;
+  if (precision == PrecisionClass::kFp32Accumulate || !rounded) return {};
+  AllowedRounding allowed;
   // The truth's sum of exponentials, with its top logits rounded, over the unrounded sum.
   double sum = 1;
-  for (const float z : step.top_logits)
-    sum += std::exp(round_to_bf16(z) - step.logsumexp) - std::exp(z - step.logsumexp);
+  for (const float z : step.top_logits) {
+    const float near = round_to_bf16(z);
+    sum += std::exp(near - step.logsumexp) - std::exp(z - step.logsumexp);
+    allowed.inf = std::max(allowed.inf, std::abs(double{near} - double{z}));
+  }
   const double logsumexp = step.logsumexp + std::log(sum);
-  return divergence_over_top(
+  allowed.kl = divergence_over_top(
       step, [&](size_t i) { return round_to_bf16(step.top_logits[i]) - logsumexp; });
+  return allowed;
 }
 
 StepError error_of(const ReferenceStep& step, const float* logits, int vocab, uint64_t sketch_seed,
@@ -115,9 +120,9 @@ StepError error_of(const ReferenceStep& step, const float* logits, int vocab, ui
 
 void RatioSums::add(const std::string& prompt, const ReferenceStep& step, const StepError& error) {
   inf_ = std::max(inf_, error.inf_top);
-  baseline_inf_ = std::max(baseline_inf_, step.baseline_error_inf_top);
+  allowed_inf_ = std::max(allowed_inf_, step.baseline_error_inf_top + error.rounding.inf);
   kl_ += error.kl;
-  allowed_kl_ += step.baseline_kl + error.kl_of_rounding;
+  allowed_kl_ += step.baseline_kl + error.rounding.kl;
   steps_.push_back({std::sqrt(error.squared), step.baseline_error_norm, prompt, step.position});
 }
 
@@ -160,7 +165,7 @@ std::optional<Ratios> RatioSums::ratios() const {
     r.worst_prompt = s.prompt;
     r.worst_position = s.position;
   }
-  r.inf = over(inf_, baseline_inf_);
+  r.inf = over(inf_, allowed_inf_);
   r.kl = kl_ / (allowed_kl_ + kLeastDivergence);
   return r;
 }

@@ -30,7 +30,9 @@ struct Ratios {
   // Divided by the median alone, the baseline itself would reach 5.9 on `tiny`: its error varies
   // that much between known and unknown text.
   double step = 0;
-  double inf = 0;  // largest |error| of one logit over the baseline's, among the truth's top ids
+  // Largest |error| of one logit, among the truth's top ids, over the largest of the baseline's and
+  // allowed_rounding() together.
+  double inf = 0;
   // Sum of KL(truth || engine) / (sum of KL(truth || baseline) + allowed_rounding() + 1e-6), over
   // the truth's top ids and one bucket for the rest.
   double kl = 0;
@@ -38,12 +40,18 @@ struct Ratios {
   int worst_position = -1;
 };
 
+// What rounding the truth's top logits to bf16 costs: KL(truth || rounded), and the largest change of
+// one of them.
+struct AllowedRounding {
+  double kl = 0, inf = 0;
+};
+
 // Error e of one row of logits against a step of the truth, both rows less their means.
 struct StepError {
   double squared = 0;  // |e|_2^2, estimated from the sketches
   double inf_top = 0;  // largest |e| over the truth's top ids
   double kl = 0;
-  double kl_of_rounding = 0;  // allowed_rounding()
+  AllowedRounding rounding{};
 };
 
 // Mean and log-sum-exp of logits [vocab], in double.
@@ -53,12 +61,12 @@ double logsumexp_of(const float* logits, int vocab);
 // KL(truth || logits) over the truth's top ids and one bucket for the rest.
 double divergence_of(const ReferenceStep& step, const float* logits, double logsumexp);
 
-// What rounding the truth's top logits to bf16 costs, KL(truth || rounded): the baseline keeps its
-// logits in fp32, so an engine whose class lets it round them has this in addition to the
-// baseline's divergence. In models of few layers it is most of the divergence. 0 for class
-// fp32-accumulate, and if not all of logits [vocab] are bf16 numbers.
-double allowed_rounding(const ReferenceStep& step, const float* logits, int vocab,
-                        PrecisionClass precision);
+// The baseline keeps its logits in fp32, so an engine whose class lets it round them has this in
+// addition to the baseline's error. In models of few layers, and where the baseline's error is small,
+// it is most of the error. 0 for class fp32-accumulate, and if not all of logits [vocab] are bf16
+// numbers.
+AllowedRounding allowed_rounding(const ReferenceStep& step, const float* logits, int vocab,
+                                 PrecisionClass precision);
 
 // `step` must hold a sketch of `projections` for this seed; logits [vocab] must be finite.
 StepError error_of(const ReferenceStep& step, const float* logits, int vocab, uint64_t sketch_seed,
@@ -81,7 +89,7 @@ class RatioSums {
   };
   double middle() const;  // median of the baseline's errors
 
-  double inf_ = 0, baseline_inf_ = 0, kl_ = 0, allowed_kl_ = 0;
+  double inf_ = 0, allowed_inf_ = 0, kl_ = 0, allowed_kl_ = 0;
   std::vector<Step> steps_;
 };
 

@@ -87,8 +87,13 @@ TEST_CASE("divergence over the top ids and one bucket is the definition's") {
 
 TEST_CASE("an engine that rounds its logits may diverge by that more, and no other may") {
   const ReferenceStep step = step_of(truth());
+  double largest = 0;
+  for (const float z : step.top_logits)
+    largest = std::max(largest, std::abs(double{round_to_bf16(z)} - double{z}));
   const auto allowed = [&](const std::vector<float>& z, PrecisionClass precision) {
-    return allowed_rounding(step, z.data(), kVocab, precision);
+    const AllowedRounding found = allowed_rounding(step, z.data(), kVocab, precision);
+    CHECK(found.inf == (found.kl > 0 ? largest : 0));
+    return found.kl;
   };
   const double of_rounding = divergence(step, rounded(truth()));
   CHECK(of_rounding > 1e-7);
@@ -103,10 +108,13 @@ TEST_CASE("an engine that rounds its logits may diverge by that more, and no oth
   CHECK(allowed(std::vector<float>(kVocab, 0.5F), PrecisionClass::kBf16) == Approx(of_rounding));
 }
 
-TEST_CASE("R_KL divides by what the baseline diverges and what rounding costs together") {
+TEST_CASE("R_KL and R_inf divide by the baseline's error and what rounding costs together") {
   ReferenceStep step = step_of(truth());
   step.baseline_kl = 1e-3;
+  step.baseline_error_inf_top = 0.5;
   RatioSums sums;
-  sums.add("p", step, {.squared = 1, .inf_top = 1, .kl = 4e-3, .kl_of_rounding = 3e-3});
+  sums.add("p", step,
+           {.squared = 1, .inf_top = 1, .kl = 4e-3, .rounding = {.kl = 3e-3, .inf = 0.25}});
   CHECK(sums.ratios()->kl == Approx(4e-3 / (4e-3 + 1e-6)));
+  CHECK(sums.ratios()->inf == Approx(1 / 0.75));
 }
