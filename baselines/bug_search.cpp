@@ -3,8 +3,12 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <limits>
+
+#include "baselines/deviant_model.h"
+#include "references/base/error.h"
 
 namespace mkbench {
 namespace {
@@ -18,6 +22,26 @@ constexpr size_t kRefined =
 constexpr size_t kRounded = 3;        // of the best bugs, how many are run in bf16 too
 constexpr size_t kBatchedRows = 128;  // runs of at most so many rows go through the model together
 constexpr int kShortestTail = 2;      // rows of the head that are never scored are at least so many
+
+double now() {
+  using Clock = std::chrono::steady_clock;
+  return std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
+}
+
+void check(const BugQuestion& question, int vocab) {
+  const auto refuse = [](const std::string& why) {
+    throw Error(ErrorKind::kBadInput, "eager: explain: " + why);
+  };
+  for (const ObservedRun& run : question.runs) {
+    for (const int32_t id : run.ids) {
+      if (id < 0 || id >= vocab)
+        refuse("id is " + std::to_string(id) + ", wanted 0 to " + std::to_string(vocab - 1));
+    }
+    if (run.prompt < 1 || run.found.empty() ||
+        run.ids.size() + 1 < static_cast<size_t>(run.prompt) + run.found.size())
+      refuse("a run has fewer rows than steps");
+  }
+}
 
 Tensor centred(const Tensor& logits) { return logits - logits.mean(-1, true); }
 
@@ -51,12 +75,10 @@ struct Tried {
 
 class Search {
  public:
-  Search(const DeviantModel& model, const ModelConfig& config, const BugQuestion& question,
-         const std::function<double()>& now)
+  Search(const DeviantModel& model, const ModelConfig& config, const BugQuestion& question)
       : model_(model),
         vocab_(config.shape.vocab),
         question_(question),
-        now_(now),
         end_(now() + question.seconds) {
     size_t rows = 0;
     for (const ObservedRun& run : question.runs) {
@@ -77,7 +99,7 @@ class Search {
     result.known = static_cast<int>(known_.size());
     truth_ = tried({}, {}, {});
     for (const KnownBug& bug : known_) {
-      if (now_() >= end_) break;
+      if (now() >= end_) break;
       tried_.push_back(tried({bug.deviation}, bug.name, bug.text));
     }
     result.tried = static_cast<int>(tried_.size());
@@ -92,7 +114,7 @@ class Search {
     result.truth.name = "none";
     if (with_logits_) result.truth.rounding = rounding_of({});
     for (size_t i = 0; i < std::min(kRounded, tried_.size()); ++i) {
-      if (with_logits_ && now_() < end_) tried_[i].fit.rounding = rounding_of(tried_[i].bugs);
+      if (with_logits_ && now() < end_) tried_[i].fit.rounding = rounding_of(tried_[i].bugs);
     }
     for (size_t i = 0; i < std::min(size_t{kBestFits}, tried_.size()); ++i)
       result.best.push_back(tried_[i].fit);
@@ -228,7 +250,7 @@ class Search {
     const std::vector<Tried> best(
         tried_.begin(), tried_.begin() + static_cast<int64_t>(std::min(kPaired, tried_.size())));
     for (size_t i = 0; i < best.size(); ++i) {
-      for (size_t j = i + 1; j < best.size() && now_() < end_; ++j) {
+      for (size_t j = i + 1; j < best.size() && now() < end_; ++j) {
         const Deviation &a = best[i].bugs.front(), &b = best[j].bugs.front();
         if (a.bug == b.bug && a.layer == b.layer) continue;
         tried_.push_back(tried({a, b}, best[i].fit.name + "+" + best[j].fit.name,
@@ -242,7 +264,6 @@ class Search {
   const DeviantModel& model_;
   const int vocab_;
   const BugQuestion& question_;
-  const std::function<double()>& now_;
   const double end_;
   std::vector<Batch> batches_;
   std::vector<KnownBug> known_;
@@ -254,9 +275,11 @@ class Search {
 
 }  // namespace
 
-BugFits search_bugs(const DeviantModel& model, const ModelConfig& config,
-                    const BugQuestion& question, const std::function<double()>& now) {
-  return Search(model, config, question, now).run();
+BugFits search_bugs(const ModelTensors& tensors, const ModelConfig& config,
+                    const BugQuestion& question) {
+  check(question, config.shape.vocab);
+  const DeviantModel model(tensors, config.rope);
+  return Search(model, config, question).run();
 }
 
 }  // namespace mkbench

@@ -2,16 +2,15 @@
 // eager_model.h.
 #pragma once
 
-#include <functional>
-
-#include "baselines/deviant_model.h"
+#include "baselines/eager_model.h"
+#include "references/bug_fit.h"
 
 namespace mkbench {
 
-// `config`: of the truth whose tensors the model has. `now`: a clock in seconds. Two bugs together
-// are tried among the five best, where each leaves more than half of the error of the logits; ids
-// alone fit too many pairs. Throws libtorch's exceptions.
-BugFits search_bugs(const DeviantModel& model, const ModelConfig& config,
-                    const BugQuestion& question, const std::function<double()>& now);
+// `tensors`: of the truth, in fp32; `config`: of the same model. Two bugs together are tried among the
+// five best, where each leaves more than half of the error of the logits; ids alone fit too many
+// pairs. Throws Error(kBadInput) for runs that do not fit the model, and libtorch's exceptions.
+BugFits search_bugs(const ModelTensors& tensors, const ModelConfig& config,
+                    const BugQuestion& question);
 
 }  // namespace mkbench

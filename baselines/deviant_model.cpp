@@ -74,6 +74,14 @@ class DeviantModel::Pass {
     return on_device(steps);
   }
 
+  // [runs, 1], the first row of the call whose steps are compared.
+  Tensor last_call() const {
+    std::vector<float> first;
+    for (const ObservedRun& run : runs_)
+      first.push_back(static_cast<float>(run.ids.size() - run.found.size()));
+    return at::tensor(first).to(m_.real.device()).view({count(), 1});
+  }
+
   Tensor embed() const {
     std::vector<int64_t> ids;
     for (const ObservedRun& run : runs_) {
@@ -114,6 +122,7 @@ class DeviantModel::Pass {
                          ? in
                          : norm(in, swapped ? w.input_norm : w.post_attention_norm, bare);
     if (has(Bug::kMlpResidualMissing, l)) return mlp(w, l, y);
+    if (has(Bug::kStaleResidual)) return round(h + mlp(w, l, y));
     return round((has(Bug::kResidualNormed) ? y : after) + mlp(w, l, y));
   }
 
@@ -123,9 +132,11 @@ class DeviantModel::Pass {
 
   Tensor mlp(const LayerTensors& w, int l, const Tensor& x) const {
     const bool swapped = has(Bug::kSwapGateUp, l);
-    const Tensor gate = activate(round(apply(x, swapped ? w.up_proj : w.gate_proj)));
+    const Tensor raw = round(apply(x, swapped ? w.up_proj : w.gate_proj));
+    const Tensor gate = activate(raw);
     if (has(Bug::kUpMissing)) return round(apply(gate, w.down_proj));
     const Tensor up = round(apply(x, swapped ? w.gate_proj : w.up_proj));
+    if (has(Bug::kProductActivated)) return round(apply(activate(raw * up), w.down_proj));
     return round(apply(round(gate * up), w.down_proj));
   }
 
@@ -142,6 +153,10 @@ class DeviantModel::Pass {
   // [runs, rows]
   Tensor positions() const {
     const Tensor at = row_numbers().view({1, rows_});
+    if (has(Bug::kCallPositions)) {  // the compared steps are one call, those before them another
+      const Tensor call = last_call();
+      return at::where(at >= call, call, at::minimum(at, at::where(at >= decoded_, decoded_, at)));
+    }
     const Tensor shift = has(Bug::kDecodeRestarts)
                              ? -decoded_
                              : at::full_like(decoded_, value(Bug::kDecodePositions, 0));
@@ -157,6 +172,10 @@ class DeviantModel::Pass {
     const Tensor frequencies = at::reciprocal(at::pow(rope.theta, exponent));
     scale_frequencies(
         rope, {frequencies.mutable_data_ptr<float>(), static_cast<size_t>(frequencies.numel())});
+    if (has(Bug::kRopeScalingSwapped)) {
+      const Tensor plain = at::reciprocal(at::pow(rope.theta, exponent));
+      frequencies.copy_(plain * (1 + 1 / rope.factor) - frequencies);
+    }
     const Tensor all = at.view({count(), 1, rows_, 1}) * frequencies.to(m_.real.device());
     const Tensor sin = all.sin();
     return {all.cos(), has(Bug::kRotateSign) ? -sin : sin};
@@ -187,14 +206,24 @@ class DeviantModel::Pass {
     return has(Bug::kTransposed) && value(Bug::kTransposed, 0) == role ? matrix.t() : matrix;
   }
 
-  // x [runs, rows, hidden] -> [runs, heads, rows, head_dim]; `first_bias`: the first row in qkv_bias.
-  Tensor project(const LayerTensors& w, const Tensor& x, const Tensor& matrix, int role,
-                 int64_t heads, int64_t first_bias) const {
-    Tensor all = apply(x, matrix_of(matrix, role));
+  // The bias of q, k or v by its role 0, 1 or 2, [width]; undefined where none is added.
+  Tensor bias_of(const LayerTensors& w, int role) const {
     const double dropped = value(Bug::kBiasDropped, -1);
-    if (w.qkv_bias.defined() && dropped != 0 && dropped != role + 1)
-      all = all + w.qkv_bias.narrow(0, first_bias, all.size(-1));
-    return round(all).view({count(), rows_, heads, -1}).transpose(1, 2);
+    if (!w.qkv_bias.defined() || dropped == 0 || dropped == role + 1) return {};
+    const int64_t q = m_.shape.q_width(), kv = m_.shape.kv_width();
+    return role == 0 ? w.qkv_bias.narrow(0, 0, q) : w.qkv_bias.narrow(0, q + (role - 1) * kv, kv);
+  }
+
+  Tensor in_heads(const Tensor& x, int64_t heads) const {
+    return x.view({-1, x.size(-2), heads, m_.shape.head_dim}).transpose(1, 2);
+  }
+
+  // x [runs, rows, hidden] -> [runs, heads, rows, head_dim]; `role` as in bias_of().
+  Tensor project(const LayerTensors& w, const Tensor& x, const Tensor& matrix, int role) const {
+    Tensor all = apply(x, matrix_of(matrix, role));
+    const Tensor bias = bias_of(w, role);
+    if (bias.defined() && !(has(Bug::kBiasAfterRope) && role < 2)) all = all + bias;
+    return in_heads(round(all), role == 0 ? m_.shape.heads : m_.shape.kv_heads);
   }
 
   Tensor head_norm(const Tensor& x, const Tensor& weight) const {
@@ -237,11 +266,12 @@ class DeviantModel::Pass {
   }
 
   // Which kv head each query head reads.
-  Tensor kv_heads() const {
+  Tensor kv_heads(bool of_values) const {
     const int64_t group = m_.shape.gqa_group(), kv = m_.shape.kv_heads;
+    const bool by_rest = has(Bug::kGqaMap) || (of_values && has(Bug::kGqaMapOfValues));
     std::vector<int64_t> heads;
     for (int64_t h = 0; h < m_.shape.heads; ++h)
-      heads.push_back(has(Bug::kGqaFirst) ? 0 : has(Bug::kGqaMap) ? h % kv : h / group);
+      heads.push_back(has(Bug::kGqaFirst) ? 0 : by_rest ? h % kv : h / group);
     return on_device(heads);
   }
 
@@ -251,9 +281,7 @@ class DeviantModel::Pass {
 
   Tensor values(const LayerTensors& w, const Tensor& x, const Tensor& at) const {
     const bool from_keys = has(Bug::kKvSwapped);
-    const int64_t q = m_.shape.q_width(), kv = m_.shape.kv_width();
-    Tensor v = project(w, x, from_keys ? w.k_proj : w.v_proj, 2, m_.shape.kv_heads,
-                       from_keys ? q : q + kv);
+    Tensor v = project(w, x, from_keys ? w.k_proj : w.v_proj, from_keys ? 1 : 2);
     if (has(Bug::kValueNormed) && w.k_norm.defined()) v = norm(v, w.k_norm);
     if (has(Bug::kRopeOfValues)) v = rotate(v, at);
     if (has(Bug::kNextValueHead)) {
@@ -265,21 +293,35 @@ class DeviantModel::Pass {
     return has(Bug::kValuesLate) ? rows_late(v) : v;
   }
 
+  Tensor softmax(const Tensor& scores) const {
+    if (has(Bug::kSoftmaxSum)) return (scores - scores.amax(-1, true)).exp();
+    if (!has(Bug::kSplitMaxima)) return at::softmax(scores, -1);
+    Tensor parts = scores.clone();
+    const auto n = std::min(static_cast<int64_t>(value(Bug::kSplitMaxima, 1)), scores.size(-1));
+    for (int64_t split = 0; split < n; ++split) {
+      Tensor part = parts.slice(-1, split, parts.size(-1), n);
+      const Tensor most = part.amax(-1, true);
+      part.copy_((part - at::where(most.isinf(), at::zeros_like(most), most)).exp());
+    }
+    return parts / parts.sum(-1, true);
+  }
+
   Tensor attention(const LayerTensors& w, int l, const Tensor& x) const {
-    const int64_t q = m_.shape.q_width(), kv = m_.shape.kv_width();
     const Tensor at = positions();
     const bool swapped = has(Bug::kQkNormsSwapped), from_values = has(Bug::kKvSwapped);
-    const Tensor query = prepare(project(w, x, w.q_proj, 0, m_.shape.heads, 0),
-                                 swapped ? w.k_norm : w.q_norm, !has(Bug::kSkipQNorm, l),
-                                 !has(Bug::kRopeOfKeys), at + value(Bug::kQueryPosition, 0));
-    Tensor key = prepare(project(w, x, from_values ? w.v_proj : w.k_proj, 1, m_.shape.kv_heads,
-                                 from_values ? q + kv : q),
+    Tensor query =
+        prepare(project(w, x, w.q_proj, 0), swapped ? w.k_norm : w.q_norm, !has(Bug::kSkipQNorm, l),
+                !has(Bug::kRopeOfKeys), at + value(Bug::kQueryPosition, 0));
+    Tensor key = prepare(project(w, x, from_values ? w.v_proj : w.k_proj, from_values ? 2 : 1),
                          swapped ? w.q_norm : w.k_norm, !has(Bug::kSkipKNorm, l),
                          !has(Bug::kRopeOfQueries), at);
+    if (has(Bug::kBiasAfterRope)) {
+      query = query + in_heads(bias_of(w, 0).view({1, 1, -1}), m_.shape.heads);
+      key = key + in_heads(bias_of(w, 1).view({1, 1, -1}), m_.shape.kv_heads);
+    }
     if (has(Bug::kKeysLate)) key = rows_late(key);
-    const Tensor of_head = kv_heads();
-    const Tensor keys = key.index_select(1, of_head);
-    Tensor v = values(w, x, at).index_select(1, of_head);
+    const Tensor keys = key.index_select(1, kv_heads(false));
+    Tensor v = values(w, x, at).index_select(1, kv_heads(true));
     const double factor = m_.scaling * value(Bug::kScoreFactor, 1);
     Tensor scores = at::matmul(query, keys.transpose(2, 3)) * factor;
     scores = scores.masked_fill(~seen(), -std::numeric_limits<double>::infinity());
@@ -288,12 +330,12 @@ class DeviantModel::Pass {
       scores = at::cat({scores, at::zeros({count(), m_.shape.heads, rows_, 1}, m_.real)}, -1);
       v = at::cat({v, at::zeros({count(), v.size(1), 1, v.size(3)}, m_.real)}, 2);
     }
-    const Tensor shares =
-        has(Bug::kSoftmaxSum) ? (scores - scores.amax(-1, true)).exp() : at::softmax(scores, -1);
+    const Tensor shares = softmax(scores);
     const Tensor mixed = round(at::matmul(round(shares), v));
     const Tensor merged =
         has(Bug::kHeadsUnmerged) ? mixed.permute({0, 2, 3, 1}) : mixed.transpose(1, 2);
-    return round(apply(merged.reshape({count(), rows_, q}), matrix_of(w.o_proj, 3)));
+    return round(
+        apply(merged.reshape({count(), rows_, m_.shape.q_width()}), matrix_of(w.o_proj, 3)));
   }
 
   // --- head ---

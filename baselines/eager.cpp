@@ -418,21 +418,7 @@ std::optional<std::vector<float>> EagerEngine::kv_row(int layer, int row) {
 
 std::optional<BugFits> EagerEngine::explain(const BugQuestion& question) {
   if (!options_.fp32) return std::nullopt;
-  for (const ObservedRun& run : question.runs) {
-    for (const int32_t id : run.ids) check_id(id, "explain: id");
-    if (run.prompt < 1 || run.found.empty() ||
-        run.ids.size() + 1 < static_cast<size_t>(run.prompt) + run.found.size())
-      refuse(options_, "explain: a run has fewer rows than steps");
-  }
-  activity_ = "explain";
-  BugFits fits = on_device([&] {
-    return search_bugs(DeviantModel(*model_, config_.rope), config_, question, [] {
-      return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch())
-          .count();
-    });
-  });
-  activity_ = "";
-  return fits;
+  return on_device([&] { return search_bugs(*model_, config_, question); });
 }
 
 }  // namespace

@@ -16,6 +16,7 @@ enum class Bug {
   kRotateSign,
   kRopeTheta,  // value: theta
   kRopeUnscaled,
+  kRopeScalingSwapped,
   kRopeExponent,  // value: factor on the exponents 2i / head_dim
   kRopeMissing,
   kRopeOfQueries,
@@ -25,6 +26,7 @@ enum class Bug {
   kQueryPosition,    // value: added to the positions of queries
   kDecodePositions,  // value: added to the positions of decoded rows
   kDecodeRestarts,
+  kCallPositions,
   // Norms
   kEps,       // value: eps
   kNormPlus,  // value: added to the weights
@@ -46,7 +48,9 @@ enum class Bug {
   // Attention
   kScoreFactor,  // value: factor on the scores
   kSoftmaxSum,
+  kSplitMaxima,  // value: splits
   kGqaMap,
+  kGqaMapOfValues,
   kGqaFirst,
   kNextValueHead,
   kNewestUnseen,
@@ -64,11 +68,13 @@ enum class Bug {
   kValuesLate,
   kHeadsUnmerged,
   kKvSwapped,
-  kTransposed,   // value: 0 q, 1 k, 2 v, 3 o
+  kTransposed,  // value: 0 q, 1 k, 2 v, 3 o
+  kBiasAfterRope,
   kBiasDropped,  // value: 0 all, 1 q, 2 k, 3 v
   // MLP and residual stream
   kSwapGateUp,
   kUpMissing,
+  kProductActivated,
   kGelu,
   kGeluTanh,
   kRelu,
@@ -78,6 +84,7 @@ enum class Bug {
   kMlpResidualMissing,
   kResidualTwice,
   kParallelMlp,
+  kStaleResidual,
   kResidualNormed,
   kAttentionMissing,
   kMlpMissing,

@@ -15,6 +15,15 @@ std::string case_reason(const EngineReport& e, const std::string& why) {
   return fmt::format("{}: {}: {}", e.name, verdict_name(e.verdict), why);
 }
 
+bool tells_first_reason(const Report& report) {
+  const auto in_case = [&](const CaseReport& c) {
+    return std::any_of(c.engines.begin(), c.engines.end(), [&](const EngineReport& e) {
+      return e.parity && report.reasons.front() == c.name + ": " + case_reason(e, e.parity->reason);
+    });
+  };
+  return !report.reasons.empty() && std::any_of(report.cases.begin(), report.cases.end(), in_case);
+}
+
 std::string cpu_note(const Report& report) {
   for (const CaseReport& c : report.cases) {
     for (const EngineReport& e : c.engines) {

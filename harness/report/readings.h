@@ -17,6 +17,9 @@ bool is_lossy(const EngineReport& e);
 // A reason of an engine as its case repeats it: "engine: FAIL_TOKEN: why".
 std::string case_reason(const EngineReport& e, const std::string& why);
 
+// Whether an engine's line of parity gives the report's first reason.
+bool tells_first_reason(const Report& report);
+
 // What a report of a CPU says of its times.
 std::string cpu_note(const Report& report);
 

@@ -30,14 +30,6 @@ struct OpenCall {
 };
 
 // Calls without arguments. Answer: Answered.
-enum class Verb { kReset, kPoison, kAudit, kClose };
-inline std::string_view enum_text(Verb verb) {
-  constexpr std::string_view kTexts[] = {"reset", "poison", "audit", "close"};
-  return kTexts[static_cast<size_t>(verb)];
-}
-inline std::vector<Verb> enum_values(Tag<Verb>) {
-  return {Verb::kReset, Verb::kPoison, Verb::kAudit, Verb::kClose};
-}
 struct PlainCall {
   static constexpr char kType[] = "do";
   int engine = 0;

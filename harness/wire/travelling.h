@@ -147,6 +147,16 @@ void describe_fields(V& v, Tag<DeviceCheck>) {
               &C::error);
 }
 
+// A call without arguments.
+enum class Verb { kReset, kPoison, kAudit, kClose };
+inline std::string_view enum_text(Verb verb) {
+  constexpr std::string_view kTexts[] = {"reset", "poison", "audit", "close"};
+  return kTexts[static_cast<size_t>(verb)];
+}
+inline std::vector<Verb> enum_values(Tag<Verb>) {
+  return {Verb::kReset, Verb::kPoison, Verb::kAudit, Verb::kClose};
+}
+
 // The snapshot folder from which a host reads the weights, and what the parent has found in it.
 struct WeightsPlace {
   std::string folder, name, lagset, sha256;

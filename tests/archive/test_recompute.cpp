@@ -110,6 +110,8 @@ const std::map<std::string, std::string> kInputs = {
     {"cases[].engines[].launches", "counted by the engine, warm-ups and dropped runs too"},
     {"cases[].engines[].parity.checks[].value", "the logits are not in the report"},
     {"cases[].engines[].parity.decided_steps", "tau is not in the report; strict steps bound it"},
+    {"cases[].engines[].parity.diagnosis.known", "a count of the search, which leaves no trace"},
+    {"cases[].engines[].parity.diagnosis.tried", "a count of the search, which leaves no trace"},
     {"cases[].engines[].parity.flips_allowed",
      "from the margins and the baseline's errors, in the reference"},
     {"cases[].engines[].parity.lengths_judged", "the sweep leaves no rows"},

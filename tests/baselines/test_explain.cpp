@@ -132,10 +132,10 @@ TEST_CASE("explain: bugs are found by logits, two together too, whatever is pref
     CHECK(one.truth.error == 1);
     CHECK(one.tried == one.known);
   }
-  const BugFits two = explained({run_with({PlantedFault::kWrongHead, PlantedFault::kScaleTwice})});
-  CHECK((two.best.front().name == "head_shifted+scale_twice" ||
-         two.best.front().name == "scale_twice+head_shifted"));
-  CHECK(two.best.front().error < 0.05);
+  // Each of the two leaves more than half of the error.
+  const BugFits two = explained({run_with({PlantedFault::kRotateSign, PlantedFault::kLayerTwice})});
+  CHECK(two.best.front().name == "layer_before+rotate_sign");
+  CHECK(two.best.front().error < 0.01);
 }
 
 TEST_CASE("explain: bf16 arithmetic leaves the error that is foretold for it") {
@@ -176,7 +176,7 @@ TEST_CASE("explain: steps without finite logits are left out, and ids decide wit
   CHECK(by_ids.best.front().name == "rope_interleaved");
   CHECK(by_ids.best.front().error == -1);
   CHECK(by_ids.truth.error == -1);
-  CHECK(by_ids.truth.wrong > 4);
+  CHECK(by_ids.truth.wrong > 2);
 }
 
 TEST_CASE("explain: without time no bug is tried") {

@@ -157,7 +157,8 @@ class OwnBuild(InstalledTest):
         """The page's CMakeLists.txt, outside the tree; the judge's run needs libtorch, its plots the scripts."""
         text, = blocks("An engine's own build", "cmake")
         (self.folder / "CMakeLists.txt").write_text(text)
-        result = self.shell(blocks("An engine's own build")[0], CMAKE_GENERATOR="Ninja", CXX=os.environ["CXX"])
+        result = self.shell(blocks("An engine's own build")[0], CMAKE_GENERATOR="Ninja", CXX=os.environ["CXX"],
+                            MKBENCH_PLOT="on")
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
         self.assertRegex(result.stdout, r"100% tests passed.* out of 1\n")
         report, = (self.folder / "build").glob("mkbench-report-*")

@@ -318,18 +318,6 @@ class Run {
     for (const std::string& fact : judged.parity.facts) say(judged.engine + ": fact: " + fact);
   }
 
-  // Whether the results on stdout give the first reason in an engine's line of parity.
-  bool told_by_parity() const {
-    if (settings_.format != "md") return false;
-    for (const CaseReport& c : report_.cases) {
-      for (const EngineReport& e : c.engines) {
-        if (e.parity && report_.reasons[0] == c.name + ": " + case_reason(e, e.parity->reason))
-          return true;
-      }
-    }
-    return false;
-  }
-
   // Repeats the prompts in fresh processes, which must give bit-equal results for `mkbench parity`.
   void repeat_apart(const CaseJob& job, CaseReport& report) {
     if (std::none_of(report.engines.begin(), report.engines.end(), waits_for_repeats) ||
@@ -368,7 +356,8 @@ class Run {
     if (!settings_.quiet && !outlook_.cases().empty()) say(outlook_.result());
     if (report_.exit_code != 0) {
       for (const std::string& advice : advice_lines(report_.reasons)) say(advice);
-      const bool told = report_.reasons.empty() || (unread.empty() && told_by_parity());
+      const bool told = report_.reasons.empty() ||
+                        (unread.empty() && settings_.format == "md" && tells_first_reason(report_));
       say(fmt::format("{} (exit code {}){}", verdict_name(report_.verdict), report_.exit_code,
                       told ? "" : ": " + report_.reasons.front()));
     }
