@@ -105,7 +105,8 @@ void Trials::run(Engine& engine, const std::string& name,
           // A few repeats tell a race from wrong arithmetic. With ids missing they all fail.
           if (find_check(report, Check::kRan)->status != CheckStatus::kFailed)
             judge_repeats(engine, prompts, options.vocab, stop, findings, kFewRepeats);
-          for (const Check check : {Check::kRepeats, Check::kIsolation, Check::kSweep})
+          for (const Check check :
+               {Check::kRepeats, Check::kIsolation, Check::kHead, Check::kSweep})
             findings.rule_out(check, "not run: decided failure before (--keep-going runs it)");
           engine.audit();
           return;

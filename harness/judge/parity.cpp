@@ -212,8 +212,7 @@ class Judge {
     if (step.non_finite > 0 || expected.sketch.empty()) return;
     step.error = error_of(expected, logits, options_.vocab, reference_.sketch_seed,
                           reference_.sketch_projections);
-    step.error->rounding =
-        allowed_rounding(expected, logits, options_.vocab, options_.precision);
+    step.error->rounding = allowed_rounding(expected, logits, options_.vocab, options_.precision);
   }
 
   // Looks for NaN and Inf in hidden states and KV rows after a run of a prompt.

@@ -284,7 +284,9 @@ TEST_CASE("the stages of a case are told in their order, with their counts") {
   // A wrong step is localised right after it was found: in the gate, under the clock, in the sweep.
   Bench gate, timed, swept;
   gate.scripts["kernel"].wrong = [](int, int position) { return position == 5; };
-  CHECK(holds(stages_of(gate), "; parity kernel 12/12; localising kernel; prefill eager"));
+  CHECK(
+      holds(stages_of(gate),
+            "; parity kernel 12/12; localising kernel; looking for the bug kernel; prefill eager"));
   timed.scripts["kernel"].wrong = [](int decode, int) { return decode == 8; };
   CHECK(holds(stages_of(timed), "5/6; upload kernel; localising kernel"));
   swept.job.whole_parity = true;

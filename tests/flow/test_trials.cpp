@@ -151,9 +151,13 @@ TEST_CASE("a step of the sweep is kept as it was judged where the engine cannot 
 TEST_CASE("where the prompts fail, head is not judged") {
   Bench bench = parity_bench();
   bench.scripts["kernel"].wrong = [](int, int position) { return position == 5; };
-  const EngineReport kernel = engine_of(bench.run(), "kernel");
-  CHECK(status_of(kernel, Check::kHead) == CheckStatus::kNotApplicable);
-  CHECK(find_check(*kernel.parity, Check::kHead)->detail == "the prompts have failed");
+  for (const bool keep_going : {false, true}) {
+    bench.job.keep_going = keep_going;
+    const EngineReport kernel = engine_of(bench.run(), "kernel");
+    CHECK(status_of(kernel, Check::kHead) == CheckStatus::kNotApplicable);
+    CHECK(holds(find_check(*kernel.parity, Check::kHead)->detail,
+                keep_going ? "the prompts have failed" : "not run: decided failure before"));
+  }
 }
 
 TEST_CASE("a wrong token is FAIL_TOKEN however the engine ends, in `run` and in `parity`") {

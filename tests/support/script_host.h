@@ -35,7 +35,7 @@ def receive():
 def hello(build='b1'):
     send({'type': 'hello', 'build': build, 'program': 'script'})
 def ok(position=0):
-    send({'type': 'ok', 'state': {'position': position, 'launches': 0}})
+    send({'type': 'ok', 'state': {'position': position, 'launches': 0, 'device_bytes': 0}})
 def next_call():
     while True:
         call = receive()
