@@ -114,7 +114,7 @@ class Search {
     result.truth.name = "none";
     if (with_logits_) result.truth.rounding = rounding_of({});
     for (size_t i = 0; i < std::min(kRounded, tried_.size()); ++i) {
-      if (with_logits_ && now() < end_) tried_[i].fit.rounding = rounding_of(tried_[i].bugs);
+      if (with_logits_) tried_[i].fit.rounding = rounding_of(tried_[i].bugs);
     }
     for (size_t i = 0; i < std::min(size_t{kBestFits}, tried_.size()); ++i)
       result.best.push_back(tried_[i].fit);
