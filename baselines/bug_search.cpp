@@ -15,11 +15,9 @@ namespace {
 
 using at::Tensor;
 
-constexpr size_t kPaired = 5;       // of the best single bugs, each is tried with each other
-constexpr double kExplained = 0.5;  // a single bug that leaves less is not paired
-constexpr size_t kRefined =
-    24;  // of the best bugs of the first run, how many are tried on the others
-constexpr size_t kRounded = 3;        // of the best bugs, how many are run in bf16 too
+constexpr size_t kPaired = 5;    // of the best single bugs, each is tried with each other
+constexpr size_t kRefined = 24;  // of the best bugs of the first run, how many go on to the others
+constexpr size_t kRounded = 3;   // of the best bugs, how many are run in bf16 too
 constexpr size_t kBatchedRows = 128;  // runs of at most so many rows go through the model together
 constexpr int kShortestTail = 2;      // rows of the head that are never scored are at least so many
 
@@ -81,6 +79,7 @@ class Search {
         question_(question),
         end_(now() + question.seconds) {
     size_t rows = 0;
+    // The first run, the failing one, is a batch of its own.
     for (const ObservedRun& run : question.runs) {
       rows = std::max(rows, run.ids.size());
       const bool fits = batches_.size() > 1 && run.ids.size() <= kBatchedRows;
@@ -109,12 +108,12 @@ class Search {
     go_on(truth_);
     for (Tried& one : tried_) go_on(one);
     sort();
-    if (with_logits_ && !tried_.empty() && tried_.front().fit.error > kExplained) try_pairs();
+    if (with_logits() && !tried_.empty() && tried_.front().fit.error > kMostLeft) try_pairs();
     result.truth = truth_.fit;
     result.truth.name = "none";
-    if (with_logits_) result.truth.rounding = rounding_of({});
+    if (with_logits()) result.truth.rounding = rounding_of({});
     for (size_t i = 0; i < std::min(kRounded, tried_.size()); ++i) {
-      if (with_logits_) tried_[i].fit.rounding = rounding_of(tried_[i].bugs);
+      if (with_logits()) tried_[i].fit.rounding = rounding_of(tried_[i].bugs);
     }
     for (size_t i = 0; i < std::min(size_t{kBestFits}, tried_.size()); ++i)
       result.best.push_back(tried_[i].fit);
@@ -122,6 +121,9 @@ class Search {
   }
 
  private:
+  // Whether the failing run has logits that can be compared; else ids decide.
+  bool with_logits() const { return batches_.front().logits.defined(); }
+
   void prepare(Batch& batch) {
     std::vector<int64_t> ids;
     std::vector<Tensor> logits;
@@ -137,7 +139,6 @@ class Search {
     batch.finite = all.isfinite().all(1);
     if (!batch.finite.any().item<bool>()) return;
     batch.logits = centred(all);
-    with_logits_ = true;
   }
 
   // [steps, vocab], with the lowest logit of a step in rows of the head that are never scored.
@@ -236,12 +237,12 @@ class Search {
 
   void sort() {
     const auto key = [this](const Tried& t) {
-      const double first = with_logits_ ? t.distance : t.fit.wrong;
+      const double first = with_logits() ? t.distance : t.fit.wrong;
       return std::isfinite(first) ? std::pair(first, t.fit.surprise) : std::pair(1e300, 0.0);
     };
     std::stable_sort(tried_.begin(), tried_.end(),
                      [&](const Tried& a, const Tried& b) { return key(a) < key(b); });
-    if (!with_logits_) return;
+    if (!with_logits()) return;
     truth_.fit.error = 1;
     for (Tried& one : tried_) one.fit.error = share(one.distance);
   }
@@ -267,7 +268,6 @@ class Search {
   const double end_;
   std::vector<Batch> batches_;
   std::vector<KnownBug> known_;
-  bool with_logits_ = false;
   int tail_ = -1;  // rows of the head that no run scores; -1: no logits are shown
   Tried truth_;
   std::vector<Tried> tried_;

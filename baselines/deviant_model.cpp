@@ -27,6 +27,12 @@ class DeviantModel::Pass {
       decoded.push_back(static_cast<float>(run.prompt - 1));
     }
     decoded_ = at::tensor(decoded).to(m.real.device()).view({count(), 1});
+    const Tensor at = positions();
+    query_angles_ = angles(at + value(Bug::kQueryPosition, 0));
+    key_angles_ = angles(at);
+    unseen_ = ~seen();
+    kv_of_keys_ = kv_heads(false);
+    kv_of_values_ = kv_heads(true);
   }
 
   Tensor logits() {
@@ -43,6 +49,10 @@ class DeviantModel::Pass {
   }
 
  private:
+  struct Angles {
+    Tensor cos, sin;  // [runs, 1, rows, rotated dimensions / 2]
+  };
+
   bool has(Bug bug, int layer = 0) const { return find(bug, layer) != nullptr; }
   double value(Bug bug, double otherwise, int layer = 0) const {
     const Deviation* found = find(bug, layer);
@@ -163,8 +173,11 @@ class DeviantModel::Pass {
     return at + shift * (at >= decoded_);
   }
 
-  // cos and sin, [runs, 1, rows, dim / 2] each, for a rotation of `dim` dimensions.
-  std::pair<Tensor, Tensor> angles(int64_t dim, const Tensor& at) const {
+  // The dimensions of a head that RoPE rotates.
+  int64_t rotated() const { return m_.shape.head_dim / (has(Bug::kRopeHalf) ? 2 : 1); }
+
+  Angles angles(const Tensor& at) const {
+    const int64_t dim = rotated();
     const Tensor exponent = at::arange(0, dim, 2, at::kFloat) / dim * value(Bug::kRopeExponent, 1);
     Rope rope = rope_;
     rope.theta = value(Bug::kRopeTheta, rope.theta);
@@ -182,17 +195,16 @@ class DeviantModel::Pass {
   }
 
   // Rotates x [runs, heads, rows, dim].
-  Tensor rotate(const Tensor& x, const Tensor& at) const {
+  Tensor rotate(const Tensor& x, const Angles& angles) const {
     if (has(Bug::kRopeMissing)) return x;
-    const int64_t dim = has(Bug::kRopeHalf) ? x.size(-1) / 2 : x.size(-1), half = dim / 2;
-    const auto [cos, sin] = angles(dim, at);
+    const int64_t dim = rotated(), half = dim / 2;
     const Tensor part = x.narrow(-1, 0, dim);
     const bool interleaved = has(Bug::kRopeInterleaved), shifted = has(Bug::kRopePairsShifted);
     Tensor a = interleaved ? part.slice(-1, 0, dim, 2) : part.narrow(-1, 0, half);
     Tensor b = interleaved ? part.slice(-1, 1, dim, 2) : part.narrow(-1, half, half);
     if (shifted) b = b.roll(-1, -1);
-    const Tensor first = a * cos - b * sin;
-    Tensor second = b * cos + a * sin;
+    const Tensor first = a * angles.cos - b * angles.sin;
+    Tensor second = b * angles.cos + a * angles.sin;
     if (shifted) second = second.roll(1, -1);
     const Tensor turned =
         interleaved ? at::stack({first, second}, -1).flatten(-2) : at::cat({first, second}, -1);
@@ -234,12 +246,12 @@ class DeviantModel::Pass {
 
   // QK-norm, if the model has it, and RoPE.
   Tensor prepare(const Tensor& x, const Tensor& weight, bool normed, bool rotated,
-                 const Tensor& at) const {
+                 const Angles& angles) const {
     Tensor y = x;
     normed = normed && weight.defined() && !has(Bug::kSkipQkNorm);
     const bool late = has(Bug::kNormAfterRope);
     if (normed && !late) y = head_norm(y, weight);
-    if (rotated) y = rotate(y, at);
+    if (rotated) y = rotate(y, angles);
     return normed && late ? head_norm(y, weight) : y;
   }
 
@@ -279,11 +291,11 @@ class DeviantModel::Pass {
     return at::cat({x.narrow(2, 0, 1), x.narrow(2, 0, rows_ - 1)}, 2);
   }
 
-  Tensor values(const LayerTensors& w, const Tensor& x, const Tensor& at) const {
+  Tensor values(const LayerTensors& w, const Tensor& x) const {
     const bool from_keys = has(Bug::kKvSwapped);
     Tensor v = project(w, x, from_keys ? w.k_proj : w.v_proj, from_keys ? 1 : 2);
     if (has(Bug::kValueNormed) && w.k_norm.defined()) v = norm(v, w.k_norm);
-    if (has(Bug::kRopeOfValues)) v = rotate(v, at);
+    if (has(Bug::kRopeOfValues)) v = rotate(v, key_angles_);
     if (has(Bug::kNextValueHead)) {
       const Tensor next = v.roll(-1, 1);
       v = value(Bug::kNextValueHead, 0) == 0
@@ -307,24 +319,22 @@ class DeviantModel::Pass {
   }
 
   Tensor attention(const LayerTensors& w, int l, const Tensor& x) const {
-    const Tensor at = positions();
     const bool swapped = has(Bug::kQkNormsSwapped), from_values = has(Bug::kKvSwapped);
-    Tensor query =
-        prepare(project(w, x, w.q_proj, 0), swapped ? w.k_norm : w.q_norm, !has(Bug::kSkipQNorm, l),
-                !has(Bug::kRopeOfKeys), at + value(Bug::kQueryPosition, 0));
+    Tensor query = prepare(project(w, x, w.q_proj, 0), swapped ? w.k_norm : w.q_norm,
+                           !has(Bug::kSkipQNorm, l), !has(Bug::kRopeOfKeys), query_angles_);
     Tensor key = prepare(project(w, x, from_values ? w.v_proj : w.k_proj, from_values ? 2 : 1),
                          swapped ? w.q_norm : w.k_norm, !has(Bug::kSkipKNorm, l),
-                         !has(Bug::kRopeOfQueries), at);
+                         !has(Bug::kRopeOfQueries), key_angles_);
     if (has(Bug::kBiasAfterRope)) {
       query = query + in_heads(bias_of(w, 0).view({1, 1, -1}), m_.shape.heads);
       key = key + in_heads(bias_of(w, 1).view({1, 1, -1}), m_.shape.kv_heads);
     }
     if (has(Bug::kKeysLate)) key = rows_late(key);
-    const Tensor keys = key.index_select(1, kv_heads(false));
-    Tensor v = values(w, x, at).index_select(1, kv_heads(true));
+    const Tensor keys = key.index_select(1, kv_of_keys_);
+    Tensor v = values(w, x).index_select(1, kv_of_values_);
     const double factor = m_.scaling * value(Bug::kScoreFactor, 1);
     Tensor scores = at::matmul(query, keys.transpose(2, 3)) * factor;
-    scores = scores.masked_fill(~seen(), -std::numeric_limits<double>::infinity());
+    scores = scores.masked_fill(unseen_, -std::numeric_limits<double>::infinity());
     if (has(Bug::kZeroRowSeen) || has(Bug::kNewestZero) ||
         has(Bug::kRowBefore)) {  // a row of K and V that holds zeros
       scores = at::cat({scores, at::zeros({count(), m_.shape.heads, rows_, 1}, m_.real)}, -1);
@@ -360,6 +370,10 @@ class DeviantModel::Pass {
   const bool rounded_;
   int64_t rows_ = 0;  // of the longest run
   Tensor decoded_;    // [runs, 1], the first row that decode() computed
+  // The same in every layer.
+  Angles query_angles_, key_angles_;
+  Tensor unseen_;                     // [runs, 1, rows, rows]
+  Tensor kv_of_keys_, kv_of_values_;  // [heads]
 };
 
 Tensor DeviantModel::logits(std::span<const ObservedRun> runs, std::span<const Deviation> bugs,

@@ -1,5 +1,5 @@
 // The bugs that decoders are known to have: mistakes of arithmetic that DeviantModel plants in the
-// fp32 truth. Names that planted_fault.h has too mean the same mistake.
+// fp32 truth.
 #pragma once
 
 #include <string>

@@ -27,7 +27,7 @@ struct BugQuestion {
 struct BugFit {
   std::string name;      // "rope_interleaved", "layer_skipped", "eps+gelu"
   std::string text;      // "RoPE pairs (2i, 2i + 1) instead of (i, i + 64)"
-  double error = -1;     //
+  double error = -1;     // that this bug leaves
   double rounding = -1;  // the error that bf16 arithmetic with this bug would leave
   int wrong = 0;         // the engine's ids that this bug does not give, near ties aside
   double surprise = 0;   // sum of -log p(id) of the engine's ids in the bug's softmax
@@ -39,5 +39,8 @@ struct BugFits {
   int tried = 0, known = 0;  // of the bugs that this model can have
 };
 inline constexpr int kBestFits = 8;
+
+// A bug that leaves a larger error explains too little: it is not named, and tried with others.
+inline constexpr double kMostLeft = 0.5;
 
 }  // namespace mkbench

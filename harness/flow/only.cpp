@@ -167,10 +167,11 @@ void run_only(const CaseJob& job, const CaseServices& services, const ModelWeigh
       name_step(job, weights, c.name, by_name, failed);
       ParityReport report = report_of(failed, precision_of(c.name, c.engine->capabilities()));
       if (report.verdict != Verdict::kPass) {
-        report.diagnosis = diagnose_step(*c.engine, *truth, failed, options.vocab,
-                                         options.logits_bf16, clock_of(services));
+        report.facts = facts_of_logits(last);
+        const double tau = tau_of(last.truth, failed.pairwise_d, options.logits_bf16);
+        report.diagnosis =
+            diagnose_step(*c.engine, *truth, failed, options.vocab, tau, clock_of(services));
       }
-      if (report.verdict != Verdict::kPass) report.facts = facts_of_logits(last);
       sink.send(ParityJudged{c.name, report});
       if (report.verdict == Verdict::kPass)
         send_verdict(sink, c.name, Verdict::kPass, "");

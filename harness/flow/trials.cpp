@@ -323,12 +323,14 @@ void Trials::localise_swept(const std::string& name, const std::vector<GreedyRef
                                   baseline = make(kHeadFp32Name, context, weights);
     watch_.begin("localising", name, candidate.get());
     LastStep last;
-    step =
-        repeat_step({.candidate = *candidate, .truth = *truth, .baseline = *baseline}, step,
-                    replay_options(step.pairwise_d, name, weights.config.shape, references), &last);
+    const ReplayOptions options =
+        replay_options(step.pairwise_d, name, weights.config.shape, references);
+    step = repeat_step({.candidate = *candidate, .truth = *truth, .baseline = *baseline}, step,
+                       options, &last);
     report.facts = facts_of_logits(last);
-    report.diagnosis = diagnose_step(*candidate, *truth, step, weights.config.shape.vocab,
-                                     rounds_logits(name), clock_of(services_));
+    report.diagnosis = diagnose_step(*candidate, *truth, step, options.vocab,
+                                     tau_of(last.truth, step.pairwise_d, options.logits_bf16),
+                                     clock_of(services_));
   } catch (const Error& error) {
     step.localised = fmt::format("not localised: {}", error.what());
   }
@@ -383,12 +385,11 @@ void Trials::localise_failure(Engine& engine, const std::string& name, Engine& b
     report.localised = report.failed_step->localised;
     name_step(job_, weights_, name, !reference->path.empty() && !report.suspect_is_free,
               *report.failed_step);
-    const double step_of_bf16 = bf16_step(prompt->steps[static_cast<size_t>(step)].max_abs);
     watch_.begin("looking for the bug", name, &engine);
     report.diagnosis = diagnose(
         engine, *truth,
         replay_windows(*reference, report.rows, *prompt, step, engine.capabilities().logits),
-        options.vocab, options.pairwise_d + (options.logits_bf16 ? step_of_bf16 : 0),
+        options.vocab, tau_of(last.truth, options.pairwise_d, options.logits_bf16),
         clock_of(services_));
   } catch (const Error& error) {
     report.localised = fmt::format("not localised: {}", error.what());

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
 #include "harness/judge/findings.h"
@@ -18,10 +17,9 @@ namespace {
 constexpr int kStepsBefore = 7, kStepsBehind = 9;
 constexpr size_t kWindows = 4, kWindowsOfIds = 8;
 
-// A bug fits if it leaves at most half of the error, and little more than rounding explains: the
-// limit of R_rms times this, and at most kMostRounding, times what bf16 arithmetic with the bug
-// leaves.
-constexpr double kLeastExplained = 0.5, kTimesLimit = 4.0 / 3, kMostRounding = 8;
+// A bug fits if it leaves at most kMostLeft, and little more than rounding explains: the limit of
+// R_rms times kTimesLimit, and at most kMostRounding, times what bf16 arithmetic with the bug leaves.
+constexpr double kTimesLimit = 4.0 / 3, kMostRounding = 8;
 // Bugs whose errors differ by less are not told apart.
 constexpr double kAlike = 1.25;
 // Ids alone name one bug only where at least so many of them are not the truth's: one or two agree
@@ -73,12 +71,12 @@ std::string list_of(const std::vector<BugFit>& fits) {
 std::string by_logits(const BugFits& fits, double times_rounding, std::vector<BugFit>& fitting) {
   if (1 <= times_rounding * fits.truth.rounding) {
     return "where the steps were repeated the logits are the truth's but for rounding: what is "
-           "wrong "
-           "lies behind them (the choice of the id, where ids are written) or did not happen again";
+           "wrong lies behind them (the choice of the id, where ids are written) or did not happen "
+           "again";
   }
   const BugFit& best = fits.best.front();
-  if (best.error > kLeastExplained || best.error > times_rounding * best.rounding) {
-    if (best.error > kLeastExplained) return "no known bug fits";
+  if (best.error > kMostLeft) return "no known bug fits";
+  if (best.error > times_rounding * best.rounding) {
     return fmt::format("no known bug fits; the nearest leaves {} of the error: {}",
                        percent(best.error), best.text);
   }
@@ -95,12 +93,10 @@ std::string by_logits(const BugFits& fits, double times_rounding, std::vector<Bu
 }
 
 std::string by_ids(const BugFits& fits, std::vector<BugFit>& fitting) {
+  if (fits.truth.wrong < kEnoughIds)
+    return fmt::format("not told by {} wrong ids without logits", fits.truth.wrong);
   std::copy_if(fits.best.begin(), fits.best.end(), std::back_inserter(fitting),
                [](const BugFit& fit) { return fit.wrong == 0; });
-  if (fits.truth.wrong < kEnoughIds) {
-    fitting.clear();
-    return fmt::format("not told by {} wrong ids without logits", fits.truth.wrong);
-  }
   if (fitting.empty()) return "no known bug gives these ids";
   if (fitting.size() == 1) return "the ids are those of: " + fitting.front().text;
   return "the ids fit several bugs, the likeliest first: " + list_of(fitting);
@@ -117,8 +113,8 @@ std::vector<ReplayWindow> replay_windows(const GreedyReference& reference,
     return ReplayWindow{&prompt, first, end - first};
   };
   std::vector<ReplayWindow> all = {window(failing, step)};
-  std::vector<std::pair<std::pair<bool, size_t>, ReplayWindow>>
-      others;  // by right or wrong, length
+  // With the order in which they are taken: failing prompts first, then by length.
+  std::vector<std::pair<std::pair<bool, size_t>, ReplayWindow>> others;
   for (const ReferencePrompt& prompt : reference.prompts) {
     if (&prompt == &failing || prompt.steps.empty()) continue;
     const auto wrong = std::find_if(rows.begin(), rows.end(), [&](const ParityRow& row) {
@@ -170,25 +166,26 @@ Diagnosis diagnose(Engine& candidate, Engine& truth, const std::vector<ReplayWin
                                 kMostDiagnosedRows)};
   }
   BugQuestion question{.tau = tau};
-  for (const ReplayWindow& window : windows) {
-    // A slow engine repeats fewer prompts: most of the time is for the bugs.
-    if (!question.runs.empty() && now() > end - 0.75 * kDiagnosisSeconds) break;
-    question.runs.push_back(observe(candidate, window, vocab));
+  try {
+    for (const ReplayWindow& window : windows) {
+      // A slow engine repeats fewer prompts: most of the time is for the bugs.
+      if (!question.runs.empty() && now() > end - 0.75 * kDiagnosisSeconds) break;
+      question.runs.push_back(observe(candidate, window, vocab));
+    }
+    question.seconds = std::max(0.0, end - now());
+    const std::optional<BugFits> fits = truth.explain(question);
+    if (!fits) return {.text = "not diagnosed: this truth tries no bugs"};
+    return conclude_diagnosis(*fits, limits_of(candidate.capabilities().precision).rms);
+  } catch (const Error& error) {
+    return {.text = fmt::format("not diagnosed: {}", error.what())};
   }
-  question.seconds = std::max(0.0, end - now());
-  const std::optional<BugFits> fits = truth.explain(question);
-  if (!fits) return {.text = "not diagnosed: this truth tries no bugs"};
-  return conclude_diagnosis(*fits, limits_of(candidate.capabilities().precision).rms);
 }
 
 Diagnosis diagnose_step(Engine& candidate, Engine& truth, const FailedStep& failed, int vocab,
-                        bool logits_bf16, const Now& now) {
+                        double tau, const Now& now) {
   const ReferencePrompt prompt = prompt_of(failed);
   const int steps = static_cast<int>(prompt.steps.size());
   const int first = std::max(0, steps - 1 - kStepsBefore);
-  double tau = failed.pairwise_d;
-  if (logits_bf16 && !failed.expected_top.empty())
-    tau += bf16_step(std::abs(failed.expected_top.front().logit));
   return diagnose(candidate, truth, {{&prompt, first, steps - first}}, vocab, tau, now);
 }
 

@@ -1,7 +1,6 @@
 // Looks for the known bug whose results are those of a failing engine.
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include "harness/judge/budget.h"
@@ -32,13 +31,13 @@ std::vector<ReplayWindow> replay_windows(const GreedyReference& reference,
                                          const ReferencePrompt& failing, int step, bool logits);
 
 // Repeats the windows, teacher-forced, on the candidate, and asks the truth which bug fits. `tau`:
-// as in BugQuestion. Throws what the engines throw.
+// as in BugQuestion. An error of an engine becomes the text: the failure is proven without it.
 Diagnosis diagnose(Engine& candidate, Engine& truth, const std::vector<ReplayWindow>& windows,
                    int vocab, double tau, const Now& now);
 
 // diagnose() for one failed step and those before it.
 Diagnosis diagnose_step(Engine& candidate, Engine& truth, const FailedStep& failed, int vocab,
-                        bool logits_bf16, const Now& now);
+                        double tau, const Now& now);
 
 // Says what the fits mean. `rms_limit`: of R_rms, for the engine's precision class. A bug is named
 // alone only if rounding explains what it leaves of the error, and no other bug does nearly as well.

@@ -162,8 +162,7 @@ std::string kept_by_reset(Engine& fresh, Engine& truth, const ReferencePrompt& p
   if (ids(truth, behind) != again) return "";
   return fmt::format(
       "reset() keeps the position: a new engine is right on prompt '{}', and after a reset it goes "
-      "on "
-      "behind the rows of that run",
+      "on behind the rows of that run",
       prompt.name);
 }
 

@@ -389,8 +389,9 @@ void judge_parity(Engine& engine, const GreedyReference& reference, const Parity
       },
       [&] {
         findings.conclude(report);
-        if (exit_code(report.verdict) == 0) report.error_by_position.clear();
-        if (times_allowed(report.verdict)) report.facts.clear();
+        if (!times_allowed(report.verdict)) return;
+        report.error_by_position.clear();
+        report.facts.clear();
       });
 }
 

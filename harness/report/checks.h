@@ -17,7 +17,8 @@ namespace mkbench {
 // - receipts: the first wrong id of the engine's timed runs.
 // Other failures show in no single step: config and weights fail before any step runs; ran is about
 // launches and ids that never came; repeats and isolation compare several runs, head runs on other
-// weights, and a state receipt compares two states. A crash, a hang and clocks that disagree are not checks and leave no file.
+// weights, and a state receipt compares two states. A crash, a hang and clocks that disagree are not
+// checks and leave no file.
 enum class Check {
   kConfig,     // loader: config and tensors are those of the model
   kWeights,    // loader: sha256 of the weights, prompt ids of the reference

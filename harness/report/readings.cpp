@@ -15,13 +15,18 @@ std::string case_reason(const EngineReport& e, const std::string& why) {
   return fmt::format("{}: {}: {}", e.name, verdict_name(e.verdict), why);
 }
 
-bool tells_first_reason(const Report& report) {
-  const auto in_case = [&](const CaseReport& c) {
-    return std::any_of(c.engines.begin(), c.engines.end(), [&](const EngineReport& e) {
-      return e.parity && report.reasons.front() == c.name + ": " + case_reason(e, e.parity->reason);
-    });
-  };
-  return !report.reasons.empty() && std::any_of(report.cases.begin(), report.cases.end(), in_case);
+bool parity_tells(const CaseReport& c, const std::string& reason) {
+  return std::any_of(c.engines.begin(), c.engines.end(), [&](const EngineReport& e) {
+    return e.parity && !e.parity->reason.empty() && reason == case_reason(e, e.parity->reason);
+  });
+}
+
+bool parity_tells_first(const Report& report) {
+  return !report.reasons.empty() &&
+         std::any_of(report.cases.begin(), report.cases.end(), [&](const CaseReport& c) {
+           const std::string &first = report.reasons.front(), begin = c.name + ": ";
+           return first.starts_with(begin) && parity_tells(c, first.substr(begin.size()));
+         });
 }
 
 std::string cpu_note(const Report& report) {

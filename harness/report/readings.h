@@ -17,8 +17,9 @@ bool is_lossy(const EngineReport& e);
 // A reason of an engine as its case repeats it: "engine: FAIL_TOKEN: why".
 std::string case_reason(const EngineReport& e, const std::string& why);
 
-// Whether an engine's line of parity gives the report's first reason.
-bool tells_first_reason(const Report& report);
+// Whether an engine's line of parity gives a reason of its case, or the report's first reason.
+bool parity_tells(const CaseReport& c, const std::string& reason);
+bool parity_tells_first(const Report& report);
 
 // What a report of a CPU says of its times.
 std::string cpu_note(const Report& report);

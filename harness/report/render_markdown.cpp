@@ -273,10 +273,7 @@ std::string rounded_note(const CaseReport& c) {
 std::string verdict_note(const CaseReport& c, bool below_parity) {
   std::string note = fmt::format("verdict: **{}**", verdict_name(c.verdict));
   for (const std::string& reason : c.reasons) {
-    const bool told = std::any_of(c.engines.begin(), c.engines.end(), [&](const EngineReport& e) {
-      return e.parity && !e.parity->reason.empty() && reason == case_reason(e, e.parity->reason);
-    });
-    if (!below_parity || !told) note += "\n  - " + one_line(reason, 600);
+    if (!below_parity || !parity_tells(c, reason)) note += "\n  - " + one_line(reason, 600);
   }
   for (const std::string& advice : advice_lines(c.reasons)) note += "\n  - " + advice;
   return note;

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "harness/judge/diagnosis.h"
+#include "harness/judge/findings.h"
 #include "tests/support/catch2.h"
 #include "tests/support/fake_engine.h"
 
@@ -197,6 +198,11 @@ TEST_CASE("diagnosis: rows and time are bounded, and a truth may try no bugs") {
   const ReferencePrompt prompt = prompt_of_steps("p", 3, 2);
   CHECK(diagnose(candidate, candidate, {{&prompt, 0, 2}}, kFakeVocab, 0, now).text ==
         "not diagnosed: this truth tries no bugs");
+  FakeEngine broken({.at_step = [](const At&, std::vector<float>&, int32_t&) {
+    throw Error(ErrorKind::kRuntime, "it died");
+  }});
+  CHECK(diagnose(broken, truth, {{&prompt, 0, 2}}, kFakeVocab, 0, now).text ==
+        "not diagnosed: it died");
   // A slow engine: a quarter of the time for the repeats, then the bugs have the rest.
   const Now slow = [&] { return clock += 3; };
   const std::vector<ReplayWindow> windows(4, {&prompt, 0, 2});
@@ -211,13 +217,12 @@ TEST_CASE("diagnosis: a failed step is repeated with the steps before it") {
   FailedStep failed;
   failed.prompt_ids = {0, 1};
   for (int i = 0; i < 11; ++i) failed.forced_ids.push_back(20 + i);
-  failed.pairwise_d = 0.5;
-  failed.expected_top = {{.id = 3, .logit = -9, .text = ""}};
   const Now still = [] { return 0.0; };
-  diagnose_step(candidate, truth, failed, kFakeVocab, false, still);
+  diagnose_step(candidate, truth, failed, kFakeVocab, 0.5, still);
   CHECK(truth.asked.tau == 0.5);
   CHECK(truth.asked.runs.front().ids.size() == 13);
   CHECK(truth.asked.runs.front().found.size() == 8);
-  diagnose_step(candidate, truth, failed, kFakeVocab, true, still);
+  const std::vector<float> logits = {-9, 1};
+  diagnose_step(candidate, truth, failed, kFakeVocab, tau_of(logits, 0.5, true), still);
   CHECK(truth.asked.tau == 0.5 + 0x1p-4);  // a bf16 step at 9
 }

@@ -357,7 +357,7 @@ class Run {
     if (report_.exit_code != 0) {
       for (const std::string& advice : advice_lines(report_.reasons)) say(advice);
       const bool told = report_.reasons.empty() ||
-                        (unread.empty() && settings_.format == "md" && tells_first_reason(report_));
+                        (unread.empty() && settings_.format == "md" && parity_tells_first(report_));
       say(fmt::format("{} (exit code {}){}", verdict_name(report_.verdict), report_.exit_code,
                       told ? "" : ": " + report_.reasons.front()));
     }
