@@ -32,7 +32,8 @@ Written by `dev/synthetic_margins.py --render reports/analytic/margins.json`; `d
 what the columns mean. Eager attention, rotary inverse frequencies in fp32, no TF32; a cut of 4 layers unless the shape has
 as many as named.
 
-Weights without kFlatShare (references/synthetic_plan.h), not measured since: llama-3.2-1b whole, llama-3.1-8b, qwen2.5-7b.
+Where D is over 0.5, HF's bf16 run is too far from its fp32 run to be a committed reference: such a shape has none, and
+is judged by the closed form and by a truth computed in the same run.
 
 """
 

@@ -75,7 +75,7 @@ TEST_CASE("plain follows four layers of every shape, by oracle and closed form",
   const auto e = make_plain(w, {.max_context = 512});
   require_closed_form(*e, row.shape.vocab);
   Oracle oracle(w);
-  require_follows(*e, oracle, row.shape.vocab);
+  require_follows(*e, oracle, row.shape);
 }
 
 // 90 ids: a step has two splits of the context at most, and batched prefill takes the first 88 at once.

@@ -43,7 +43,7 @@ TEST_CASE("ring follows four layers of every shape, by oracle and closed form", 
     require_closed_form(*e, row.shape.vocab);
   }
   Oracle oracle(w);
-  require_follows(*e, oracle, row.shape.vocab);
+  require_follows(*e, oracle, row.shape);
   require_hidden_close(*e, oracle);
 }
 
