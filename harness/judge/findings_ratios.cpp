@@ -13,8 +13,10 @@ void judge_ratio(Check check, const char* name, double value, double limit,
   }
   findings.measured(check, value, limit);
   if (value <= limit) return;
+  const std::string found =
+      value < 1000 ? fmt::format("{:.3g}", value) : fmt::format("{:.0f}", value);
   findings.fail(check, Verdict::kFailFidelity,
-                fmt::format("{} {:.3g} > {:.3g}{}", name, value, limit, where));
+                fmt::format("{} {} > {:.3g}{}", name, found, limit, where));
 }
 
 void judge_ratchet(const Ratios& found, const ParityOptions& options, Findings& findings) {

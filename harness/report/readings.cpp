@@ -29,15 +29,20 @@ bool parity_tells_first(const Report& report) {
          });
 }
 
-std::string cpu_note(const Report& report) {
+bool has_host_twin(const Report& report) {
   for (const CaseReport& c : report.cases) {
     for (const EngineReport& e : c.engines) {
-      if (e.name == kHostTwin || e.resolved_name == kHostTwin)
-        return "the host twin runs the kernel's schedule on CPU threads, and its times say nothing "
-               "about a GPU";
+      if (e.name == kHostTwin || e.resolved_name == kHostTwin) return true;
     }
   }
-  return "times on a CPU say nothing about a GPU";
+  return false;
+}
+
+std::string cpu_note(const Report& report) {
+  return has_host_twin(report)
+             ? "the host twin runs the kernel's schedule on CPU threads, and its times say nothing "
+               "about a GPU"
+             : "times on a CPU say nothing about a GPU";
 }
 
 bool takes_late_ids(const EngineReport& e) {

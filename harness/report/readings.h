@@ -21,6 +21,7 @@ std::string case_reason(const EngineReport& e, const std::string& why);
 bool parity_tells(const CaseReport& c, const std::string& reason);
 bool parity_tells_first(const Report& report);
 
+bool has_host_twin(const Report& report);
 // What a report of a CPU says of its times.
 std::string cpu_note(const Report& report);
 

@@ -49,6 +49,9 @@ std::string engine_table(const CaseGroup& group);
 // do next. `page`: the file that has everything else.
 std::string render_summary(const Report& report, double seconds, const std::string& page,
                            const RenderStyle& style = {});
+// "tiny, ./engine.so: the logits are those of: ...", of the first failure that a known bug explains; or
+// empty.
+std::string named_bug(const Report& report);
 // The table of render_summary().
 std::string summary_table(const Report& report);
 // "24 F32 of 24 tensors are rounded to bf16, for truth, baselines and engines alike"; or empty.

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "harness/report/render.h"
@@ -11,11 +12,16 @@
 namespace mkbench {
 namespace {
 
+// "0.06", "55,158": two decimals, from 1,000 on none.
+std::string ratio_text(double v) {
+  return v < 1000 || std::isinf(v) ? fmt::format("{:.2f}", v) : with_commas(std::llround(v));
+}
+
 // ", R_rms 0.06 <= 0.35, R_step 0.2 <= 1, R_inf 0.1 <= 2, R_KL 0.01 <= 1.5 (fp32-accumulate)".
 std::string ratios_text(const ParityReport& p) {
   std::string text;
   if (p.r_rms) {
-    text += fmt::format(", R_rms {:.2f}", *p.r_rms);
+    text += fmt::format(", R_rms {}", ratio_text(*p.r_rms));
     if (p.r_rms_limit > 0) {
       text += fmt::format(" {} {:g}", *p.r_rms <= p.r_rms_limit ? "<=" : ">", p.r_rms_limit);
     }
@@ -25,7 +31,7 @@ std::string ratios_text(const ParityReport& p) {
   for (const auto& [check, name] : kOthers) {
     const CheckResult* r = find_check(p, check);
     if (r == nullptr || !r->value) continue;
-    text += fmt::format(", {} {:.2f}", name, *r->value);
+    text += fmt::format(", {} {}", name, ratio_text(*r->value));
     if (r->limit) text += fmt::format(" {} {:g}", *r->value <= *r->limit ? "<=" : ">", *r->limit);
   }
   if (p.r_rms && !p.precision.empty()) text += fmt::format(" ({})", p.precision);

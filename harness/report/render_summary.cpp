@@ -1,6 +1,7 @@
 // The first screen of a run: which engines are right, how fast they are, and what to do next. All
 // else is in report.md.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <set>
@@ -15,13 +16,18 @@ namespace {
 
 constexpr double kNearCeiling = 0.9;  // with a lower share a profile is suggested
 
-// "timed tokens: 256 of 256 are right; tokens that the reference is sure of: 736 of 736 equal"
+// "timed tokens: 256 of 256 are right; tokens that the reference is sure of: 736 of 736 equal". Names
+// the engines that were timed where a candidate was not.
 std::string tokens_line(const Report& report) {
   int64_t checked = 0, wrong = 0, steps = 0, matched = 0;
+  std::set<std::string> timed;
+  bool all = true;
   for (const CaseReport& c : report.cases) {
     for (const EngineReport& e : c.engines) {
       checked += e.receipts_checked;
       wrong += e.receipts_wrong;
+      if (e.receipts_checked > 0) timed.insert(one_line(e.name));
+      all = all && (e.role != "candidate" || e.receipts_checked > 0);
       if (e.role != "candidate" || !e.parity || !e.parity->judged_in.empty()) continue;
       steps += e.parity->strict_steps;
       matched += e.parity->strict_matched;
@@ -29,8 +35,9 @@ std::string tokens_line(const Report& report) {
   }
   std::string text;
   if (checked > 0)
-    text = fmt::format("timed tokens: {} of {} are right", with_commas(checked - wrong),
-                       with_commas(checked));
+    text = fmt::format("timed tokens{}: {} of {} are right",
+                       all ? "" : fmt::format(" of {}", fmt::join(timed, ", ")),
+                       with_commas(checked - wrong), with_commas(checked));
   if (steps > 0)
     text += fmt::format("{}tokens that the reference is sure of: {} of {} equal",
                         text.empty() ? "" : "; ", with_commas(matched), with_commas(steps));
@@ -76,8 +83,12 @@ std::string caution_line(const Report& report, const RenderStyle& style) {
 // What to try after a run that passed.
 std::string next_line(const Report& report) {
   if (is_cpu_report(report))
-    return "next: on a machine with a GPU, scripts/remote.sh user@host --compare eager; mkbench "
-           "doctor says what is missing here";
+    return has_host_twin(report) ? "next: on a machine with a GPU, scripts/remote.sh user@host "
+                                   "--compare eager; mkbench "
+                                   "doctor says what is missing here"
+                                 : "next: the same command on a machine with a GPU; mkbench doctor "
+                                   "says what is missing "
+                                   "here";
   const EngineReport* slow = nullptr;
   const CaseReport* in = nullptr;
   for (const CaseReport& c : report.cases) {
@@ -96,7 +107,31 @@ std::string next_line(const Report& report) {
       slow->name, in->model, in->depth);
 }
 
+// What leads to the cause of a failure: the known bug that explains it, or else what the failing steps
+// have in common; and the command that repeats the first of them.
+std::string leads(const EngineReport& e) {
+  if (times_allowed(e.verdict) || !e.parity) return {};
+  const ParityReport& p = *e.parity;
+  std::string text;
+  if (!p.diagnosis.text.empty()) text += fmt::format("bug: {}\n", one_line(p.diagnosis.text, 600));
+  if (p.diagnosis.names.empty()) {
+    for (const std::string& fact : p.facts) text += fmt::format("fact: {}\n", one_line(fact, 400));
+  }
+  return text + (p.failed_step ? fmt::format("again: {}\n", p.failed_step->command) : "");
+}
+
 }  // namespace
+
+std::string named_bug(const Report& report) {
+  for (const CaseReport& c : report.cases) {
+    for (const EngineReport& e : c.engines) {
+      if (!times_allowed(e.verdict) && e.parity && !e.parity->diagnosis.names.empty())
+        return fmt::format("{}, {}: {}", one_line(c.model), one_line(e.name),
+                           one_line(e.parity->diagnosis.text, 600));
+    }
+  }
+  return {};
+}
 
 std::string render_summary(const Report& report, double seconds, const std::string& page,
                            const RenderStyle& style) {
@@ -108,10 +143,7 @@ std::string render_summary(const Report& report, double seconds, const std::stri
   for (const CaseReport& c : report.cases) {
     if (c.verdict == Verdict::kPass || c.verdict == Verdict::kPassLive) continue;
     text += fmt::format("{}: {}\n", one_line(c.name), verdict_note(c, false));
-    for (const EngineReport& e : c.engines) {
-      if (times_allowed(e.verdict) || !e.parity || !e.parity->failed_step) continue;
-      text += fmt::format("again: {}\n", e.parity->failed_step->command);
-    }
+    for (const EngineReport& e : c.engines) text += leads(e);
   }
   text += rounded_lines(report);
   const bool passed = report.exit_code == 0;

@@ -49,15 +49,30 @@ TEST_CASE(
              ContainsText("| FAIL_TOKEN |") &&
                  ContainsText("FAIL_TOKEN: 3 wrong\nagain: mkbench parity --only 'p:5'\n") &&
                  ContainsText("**FAIL_TOKEN** (exit code 3, 1 case)") && !ContainsText("next:"));
+  CHECK(named_bug(r).empty());
+  ParityReport& parity = *r.cases[0].engines[1].parity;
+  parity.facts = {"right with 1 KV row"};
+  parity.diagnosis.text = "no known bug fits";
+  CHECK_THAT(screen(r), ContainsText("3 wrong\nbug: no known bug fits\nfact: right with 1 KV row\n"
+                                     "again: mkbench parity"));
+  parity.diagnosis = {.text = "the logits are those of: no q_norm", .names = {"skip_q_norm"}};
+  CHECK_THAT(screen(r), ContainsText("3 wrong\nbug: the logits are those of: no q_norm\nagain: "));
+  CHECK(named_bug(r) == r.cases[0].model + ", megakernel: the logits are those of: no q_norm");
+  CHECK_THAT(screen(r), ContainsText("\ntimed tokens: "));
+  r.cases[0].engines[1].receipts_checked = 0;
+  CHECK_THAT(screen(r), ContainsText("\ntimed tokens of eager: "));
+  r.cases[0].engines[1].verdict = Verdict::kPass;
+  CHECK(named_bug(r).empty());
   CHECK_THAT(screen(testing::example_cpu_report()),
              ContainsText("caution: no GPU was used: the host twin runs the kernel's schedule") &&
-                 ContainsText("next: on a machine with a GPU"));
+                 ContainsText("next: on a machine with a GPU, scripts/remote.sh"));
   Report without_twin = testing::example_cpu_report();
   without_twin.cases[0].engines[1].name = "./mine.so";
   without_twin.cases[0].engines[1].resolved_name = "mine";
   CHECK_THAT(screen(without_twin),
              ContainsText("caution: no GPU was used: times on a CPU say nothing about a GPU\n") &&
-                 !ContainsText("host twin"));
+                 ContainsText("next: the same command on a machine with a GPU") &&
+                 !ContainsText("host twin") && !ContainsText("remote.sh"));
   Report rounded = right;
   rounded.cases[0].model = "./a";
   for (CaseReport& c : rounded.cases) c.rounded = "2 F16 of 24 tensors";

@@ -358,8 +358,10 @@ class Run {
       for (const std::string& advice : advice_lines(report_.reasons)) say(advice);
       const bool told = report_.reasons.empty() ||
                         (unread.empty() && settings_.format == "md" && parity_tells_first(report_));
+      std::string why = named_bug(report_);
+      if (why.empty() && !told) why = report_.reasons.front();
       say(fmt::format("{} (exit code {}){}", verdict_name(report_.verdict), report_.exit_code,
-                      told ? "" : ": " + report_.reasons.front()));
+                      why.empty() ? "" : ": " + why));
     }
     if (!unread.empty()) {
       say(fmt::format("error: cannot write the results to standard output: {}; {}", unread,
