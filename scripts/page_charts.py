@@ -301,7 +301,9 @@ def errors(found: list, engine: str, x_title: str, y_title: str, worst) -> dict:
                  axis={"grid": False, "format": "d", "tickMinStep": 1})
     y = quantity("value", title=y_title + ", log scale", scale={"type": "log"}, axis={"format": ".0e", "values": decades(
         [p["value"] for p in points])})
-    colours = {"domain": list(series), "range": ["var(--slower)", "var(--c3)", "var(--ink-2)"]}
+    colours = dict(zip(series, ("var(--slower)", "var(--c3)", "var(--ink-2)")))
+    shown = list(dict.fromkeys(p["series"] for p in points))
+    colours = {"domain": shown, "range": [colours[label] for label in shown]}
     both = {"x": x, "y": y, "color": name("series", scale=colours, legend={"title": None, "orient": "top"})}
     return {"data": {"values": table(points)}, "height": 220, "layer": [
         *([] if worst is None else [rule_layer(worst, "x", (1, 3))]),

@@ -83,8 +83,8 @@ def percent_text(value: float, interval: tuple) -> str:
     return f"{value:.1f}" + (f" [{interval[0]:.1f}, {interval[1]:.1f}]" if interval[0] is not None else "") + " %"
 
 
-def result_rows(case: dict, x: int) -> list:
-    """Rows of the table: texts alone."""
+def result_rows(case: dict, x: int, said: str = "") -> list:
+    """Rows of the table: texts alone. said: what the page has told already, here and in what follows."""
     rows, labels = [], labels_of(case)
     for engine in case["engines"]:
         if not engine.get("timed", True) and engine["verdict"] in GOOD:  # a baseline that only judged parity
@@ -92,7 +92,7 @@ def result_rows(case: dict, x: int) -> list:
         row = {"x": f"{x:,}", "engine": labels[engine["name"]], "full": label_of(engine), "role": engine["role"],
                "verdict": engine["verdict"], "kind": kind_of(engine["verdict"]), "rate": "-", "ms": "-",
                "share": "-", "ttft": "-", "prefill": "-", "speedup": "baseline" if engine["role"] == "baseline" else "-",
-               "parity": parity_text(engine), "why": withheld(engine), "lossy": is_lossy(engine)}
+               "parity": parity_text(engine), "why": withheld(engine, said), "lossy": is_lossy(engine)}
         if engine["ms_per_tok"] is not None:
             row |= {"rate": charts.with_interval(engine["tok_per_s"], *rate_ends(engine)),
                     "ms": charts.with_interval(engine["ms_per_tok"]["mean"], *ends(engine["ms_per_tok"]["ci"]))}
@@ -109,11 +109,15 @@ def result_rows(case: dict, x: int) -> list:
     return rows
 
 
-def withheld(engine: dict) -> str:
-    """Why an engine has no times; empty if it has some."""
+def withheld(engine: dict, said: str) -> str:
+    """Why an engine has no times; empty if it has some, or if that is said already."""
     if engine["ms_per_tok"] is not None or not engine.get("timed", True) and engine["verdict"] in GOOD:
         return ""
-    return "; ".join(dict.fromkeys(t for t in (*engine["reasons"], engine["times_withheld"]) if t)) or "no reason is given"
+    reasons, why = [text for text in (*engine["reasons"], engine["times_withheld"]) if text], []
+    for text in sorted(reasons, key=len, reverse=True):  # the longest may hold others
+        if not any(text in other for other in (said, *why)):
+            why.append(text)
+    return "; ".join(why) if reasons else "no reason is given"
 
 
 def parity_text(engine: dict) -> str:
@@ -123,7 +127,17 @@ def parity_text(engine: dict) -> str:
     return f"{parity['strict_matched']:,} of {parity['strict_steps']:,}"
 
 
-def parity_of(case: dict) -> list:
+def no_figure(parity: dict) -> str:
+    """Why no logit errors of a failure are drawn; empty if they are, or if nothing failed."""
+    step, localised = parity.get("failed_step"), parity.get("localised", "")
+    if parity.get("error_by_position") or not localised and kind_of(parity["verdict"]) != "bad":
+        return ""
+    if not step:
+        return "no single step shows this failure"
+    return "the step was not repeated" if localised.startswith("not localised") else "this engine shows no logits"
+
+
+def parity_of(case: dict, said: str) -> list:
     """What was judged of each engine, with the rows of its table that are shown."""
     found, labels = [], labels_of(case)
     for engine in case["engines"]:
@@ -136,9 +150,10 @@ def parity_of(case: dict) -> list:
                    "limit": "" if c["limit"] is None else number_text(c["limit"])} for c in parity["checks"]]
         counts = f"{parity['exact']:,} exact, {parity['ties']:,} ties, {parity['drifts']:,} drifts, {parity['wrong']:,} wrong"
         found.append({"engine": labels[engine["name"]], "verdict": parity["verdict"], "kind": kind_of(parity["verdict"]),
-                      "reason": parity["reason"], "judged_in": parity.get("judged_in", ""), "counts": counts,
+                      "reason": "" if parity["reason"] in said else parity["reason"], "judged_in": parity.get("judged_in", ""), "counts": counts,
                       "strict": parity_text(engine), "localised": parity.get("localised", ""),
-                      "bug": parity.get("diagnosis", {}).get("text", ""),
+                      "bug": parity.get("diagnosis", {}).get("text", ""), "facts": parity.get("facts", []),
+                      "no_figure": no_figure(parity),
                       "command": (parity.get("failed_step") or {}).get("command", ""),
                       "prompt": parity.get("text_prompt", ""), "text": parity.get("text", ""),
                       "checks": checks, "rows": rows, "all": len(parity["rows"])})
@@ -231,7 +246,7 @@ def ratio_rows(case: dict) -> list:
     return rows
 
 
-def case_view(page: Page, case: dict, x: int, single: bool) -> dict:
+def case_view(page: Page, case: dict, x: int, single: bool, said: str) -> dict:
     """single: the group has no other case, so the group's bars show this case already."""
     made, points = [page.chart(*failure[1:]) for failure in failures(case)], measures(case, x)["ms"]
     if points and not single:
@@ -249,8 +264,8 @@ def case_view(page: Page, case: dict, x: int, single: bool) -> dict:
                                f"whole interval {outside}.", charts.ratios(drawn, margin), len(drawn) > RATIOS_BESIDE))
     ceiling = case.get("ceiling") or {}
     return {"name": case["name"], "verdict": case["verdict"], "kind": kind_of(case["verdict"]),
-            "reasons": case["reasons"], "interrupted": case.get("interrupted", False), "ratios": rows,
-            "charts": sorted(made + sample_charts(page, case), key=lambda chart: chart["wide"]), "parity": parity_of(case),
+            "reasons": [reason for reason in case["reasons"] if reason not in said], "interrupted": case.get("interrupted", False), "ratios": rows,
+            "charts": sorted(made + sample_charts(page, case), key=lambda chart: chart["wide"]), "parity": parity_of(case, said),
             "text": case["generated_text"],
             "facts": flat({"model": case["model"], "reference": case["reference"], "ids_sha256": case["ids_sha256"],
                            "memory": case.get("memory"), "ceiling": ceiling.get("engine"),
@@ -296,7 +311,7 @@ HINTS = {"rate": "Higher is better.", "ms": "Lower is better.",
          "share": "100 % is an engine that only reads what a step must read, timed in the same blocks."}
 
 
-def group_view(page: Page, cases: list, prefill: bool) -> dict:
+def group_view(page: Page, cases: list, prefill: bool, said: str) -> dict:
     """What the page shows of cases that differ in depth alone, or in the length of a prefill alone."""
     at, points = [(position_of(case), case) for case in cases], {kind: [] for kind in HINTS}
     for x, case in at:
@@ -310,17 +325,18 @@ def group_view(page: Page, cases: list, prefill: bool) -> dict:
     first, single = cases[0], len(at) == 1
     reasons = dict.fromkeys((c.get("ceiling") or {}).get("reason", "this report has none") for c in cases)
     no_share = "" if points["share"] or not points["ms"] else "; ".join(r for r in reasons if r) or "it was not timed"
-    rows = sorted((row for x, case in at for row in result_rows(case, x)), key=lambda row: row["lossy"])
+    rows = sorted((row for x, case in at for row in result_rows(case, x, said)), key=lambda row: row["lossy"])
     tokens = first["axes"]["n_gen"]
     what = "prefill and the first token" if prefill else f"decode, {tokens:,} tokens a block"
     return {"title": f"{first['model']['name']}: {what}", "axis": "prompt" if prefill else "depth", "prefill": prefill,
             "rows": rows, "charts": made, "no_share": no_share, "has_share": bool(points["share"]),
-            "cases": [case_view(page, case, x, single) for x, case in at]}
+            "cases": [case_view(page, case, x, single, said) for x, case in at]}
 
 
 def run_view(page: Page, report: dict, source: str) -> dict:
     """What the page shows of one report."""
     meta, verdict, groups = report["meta"], report["verdict"], {}
+    said = "\n".join(verdict["reasons"])
     for case in report["cases"]:
         page.add_engines(case)
         groups.setdefault((case["model"]["name"], case["axes"]["n_gen"], is_prefill(case)), []).append(case)
@@ -330,7 +346,7 @@ def run_view(page: Page, report: dict, source: str) -> dict:
         "device": card_of(report), "on_cpu": card_of(report) == "cpu",
         "made_by": ", ".join(part for part in (build_of(report), str(meta.get("finished", ""))) if part),
         "command": " ".join(str(word) for word in meta.get("argv", [])), "warnings": meta.get("warnings", []),
-        "groups": [group_view(page, cases, key[2]) for key, cases in groups.items()],
+        "groups": [group_view(page, cases, key[2], said) for key, cases in groups.items()],
         "environment": flat({"env": report["env"], "calibration": report["calibration"],
                              "meta": {k: v for k, v in meta.items() if k not in ("warnings", "options", "runs")}}),
     }

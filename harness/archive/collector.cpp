@@ -97,7 +97,7 @@ struct CaseCollector::Taker {
   }
   void operator()(const StepFailed& m) const {
     if (EngineReport* e = c.engine(m.engine); e != nullptr && e->parity)
-      e->parity->failed_step = m.step;
+      static_cast<FailureDetails&>(*e->parity) = m.details;
   }
   void operator()(const AblationsTaken& m) const {
     EngineReport* e = c.engine(m.engine);
@@ -189,6 +189,8 @@ std::optional<JudgedCase> parity_memo(const CaseReport& c) {
     JudgedEngine& judged = memo.engines[e.flow_name];
     judged = {e, *e.parity};
     if (judged.parity.judged_in.empty()) judged.parity.judged_in = c.name;
+    // A timed step that failed is told in its own case.
+    static_cast<FailureDetails&>(judged.parity) = {};
     judged.parity.rows.clear();  // they stay in the report of the case that was judged
     judged.parity.first_divergence.reset();
   }

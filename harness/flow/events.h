@@ -83,7 +83,7 @@ struct ParityJudged {
 // A step of an engine's timed runs that is wrong.
 struct StepFailed {
   std::string engine;
-  FailedStep step;
+  FailureDetails details;
 };
 
 // The ablations of an engine, or why there are none.

@@ -40,7 +40,6 @@ ParityReport report_of(const FailedStep& step, PrecisionClass precision) {
   report.wrong = step.verdict == StepVerdict::kWrong;
   report.failed_step = step;
   if (report.verdict == Verdict::kPass) return report;
-  report.localised = step.localised;
   report.reason = fmt::format(
       "prompt '{}' position {}: found {}, wanted {}; logit error {:.3g}, the "
       "baseline's {:.3g}",
@@ -161,16 +160,13 @@ void run_only(const CaseJob& job, const CaseServices& services, const ModelWeigh
       options.late_id = job.only->late_id;
       options.error_limit = job.only->error_limit;
       LastStep last;
-      FailedStep failed =
-          replay_step({.candidate = *c.engine, .truth = *truth, .baseline = *judge.engine}, prompt,
-                      step, options, &last);
+      const LocaliseEngines engines{*c.engine, *truth, *judge.engine};
+      FailedStep failed = replay_step(engines, prompt, step, options, &last);
       name_step(job, weights, c.name, by_name, failed);
       ParityReport report = report_of(failed, precision_of(c.name, c.engine->capabilities()));
       if (report.verdict != Verdict::kPass) {
-        report.facts = facts_of_logits(last);
-        const double tau = tau_of(last.truth, failed.pairwise_d, options.logits_bf16);
-        report.diagnosis =
-            diagnose_step(*c.engine, *truth, failed, options.vocab, tau, clock_of(services));
+        static_cast<FailureDetails&>(report) =
+            details_of(engines, std::move(failed), last, options, clock_of(services));
       }
       sink.send(ParityJudged{c.name, report});
       if (report.verdict == Verdict::kPass)

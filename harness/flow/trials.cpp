@@ -6,13 +6,11 @@
 
 #include "harness/flow/gate.h"
 #include "harness/flow/interrupt.h"
-#include "harness/flow/only.h"
 #include "harness/flow/timed_truth.h"
 #include "harness/judge/diagnosis.h"
 #include "harness/judge/facts.h"
 #include "harness/judge/head.h"
 #include "harness/judge/isolation.h"
-#include "harness/judge/localise.h"
 #include "harness/judge/repeats.h"
 #include "harness/judge/replay.h"
 #include "harness/report/render.h"
@@ -322,37 +320,63 @@ void Trials::localise_swept(const std::string& name, const std::vector<GreedyRef
                                   truth = make(kTruthName, context, weights),
                                   baseline = make(kHeadFp32Name, context, weights);
     watch_.begin("localising", name, candidate.get());
-    LastStep last;
-    const ReplayOptions options =
-        replay_options(step.pairwise_d, name, weights.config.shape, references);
-    step = repeat_step({.candidate = *candidate, .truth = *truth, .baseline = *baseline}, step,
-                       options, &last);
-    report.facts = facts_of_logits(last);
-    report.diagnosis = diagnose_step(*candidate, *truth, step, options.vocab,
-                                     tau_of(last.truth, step.pairwise_d, options.logits_bf16),
-                                     clock_of(services_));
+    static_cast<FailureDetails&>(report) =
+        repeat_failed({.candidate = *candidate, .truth = *truth, .baseline = *baseline}, step,
+                      replay_options(step.pairwise_d, name, weights.config.shape, references),
+                      clock_of(services_));
   } catch (const Error& error) {
-    step.localised = fmt::format("not localised: {}", error.what());
+    static_cast<FailureDetails&>(report) = not_repeated(step, error);
   }
-  name_step(job_, weights, name, false, step);
-  report.localised = step.localised;
-  report.failed_step = std::move(step);
+  name_step(job_, weights, name, false, *report.failed_step);
 }
 
-// What kept_by_reset() says; an empty string too if the engines cannot be opened.
-std::string Trials::find_kept(const std::string& name,
-                              const std::vector<GreedyReference>& references) {
+// What kept_by_reset() says; an empty string too if another engine cannot be opened.
+std::string Trials::find_kept(const std::string& name, Engine& truth,
+                              const ReferencePrompt& prompt) {
   try {
-    const ReferencePrompt prompt =
-        repeated_prompts(job_, weights_.config.shape, references).front();
-    const int room = 2 * (static_cast<int>(prompt.ids.size()) + kRepeatSteps);
-    if (room > weights_.config.max_positions) return "";
-    const std::unique_ptr<Engine> fresh = make(name, room, weights_),
-                                  truth = make(kTruthName, room, weights_);
-    return kept_by_reset(*fresh, *truth, prompt);
+    const std::unique_ptr<Engine> fresh = make(name, truth.capabilities().max_context, weights_);
+    return kept_by_reset(*fresh, truth, prompt);
   } catch (const Error&) {
     return "";
   }
+}
+
+// Repeats the failing step of a prompt. The diagnosis repeats steps of other prompts too.
+void Trials::localise_prompt(const LocaliseEngines& engines, const std::string& name,
+                             const FoundStep& found, const std::vector<GreedyReference>& references,
+                             ParityReport& report) {
+  const auto& [reference, prompt, step] = found;
+  ReplayOptions options =
+      replay_options(reference->pairwise_d, name, weights_.config.shape, references);
+  if (report.suspect_is_free) options.free_tokens = static_cast<int>(prompt->steps.size());
+  LastStep last;
+  report.failed_step = replay_step(engines, *prompt, step, options, &last);
+  for (std::string& fact : facts_of_logits(last)) report.facts.push_back(std::move(fact));
+  if (report.error_by_position.empty()) report.error_by_position = last.by_position;
+  report.localised = report.failed_step->localised;
+  name_step(job_, weights_, name, !reference->path.empty() && !report.suspect_is_free,
+            *report.failed_step);
+  watch_.begin("looking for the bug", name, &engines.candidate);
+  // What differs from run to run may come from KV rows of earlier sequences. A new engine has none.
+  const auto has_failed = [&](Check check) {
+    const CheckResult* result = find_check(report, check);
+    return result != nullptr && result->status == CheckStatus::kFailed;
+  };
+  std::unique_ptr<Engine> other;
+  NextEngine next;
+  if (has_failed(Check::kSame) || has_failed(Check::kRepeats)) {
+    next = [&]() -> Engine& {
+      other.reset();
+      other = make(name, max_context_, weights_);
+      return *other;
+    };
+  }
+  report.diagnosis =
+      diagnose(engines.candidate, engines.truth,
+               replay_windows(*reference, report.rows, *prompt, step,
+                              engines.candidate.capabilities().logits),
+               options.vocab, tau_of(last.truth, options.pairwise_d, options.logits_bf16),
+               clock_of(services_), next);
 }
 
 void Trials::localise_failure(Engine& engine, const std::string& name, Engine& baseline,
@@ -362,43 +386,34 @@ void Trials::localise_failure(Engine& engine, const std::string& name, Engine& b
     if (swept_) localise_swept(name, references, report);
     return;
   }
-  if (may_be_kept(report)) report.localised = find_kept(name, references);
-  if (!report.localised.empty()) return;
-  if (!one_step_shows(report)) return;
-  const auto [reference, prompt, step] =
-      find_step(references, report.suspect_prompt, report.suspect_position);
-  if (prompt == nullptr) {
-    report.localised = "not localised: no step of a prompt is wrong";
-    return;
-  }
+  if (!one_step_shows(report) && !may_be_kept(report)) return;
   const WatchEnd end(watch_);
   watch_.begin("localising", name, &engine);
+  const FoundStep found = find_step(references, report.suspect_prompt, report.suspect_position);
   try {
-    const std::unique_ptr<Engine> truth = make(kTruthName, max_context_, weights_);
-    ReplayOptions options =
-        replay_options(reference->pairwise_d, name, weights_.config.shape, references);
-    if (report.suspect_is_free) options.free_tokens = static_cast<int>(prompt->steps.size());
-    LastStep last;
-    report.failed_step = replay_step({.candidate = engine, .truth = *truth, .baseline = baseline},
-                                     *prompt, step, options, &last);
-    for (std::string& fact : facts_of_logits(last)) report.facts.push_back(std::move(fact));
-    report.localised = report.failed_step->localised;
-    name_step(job_, weights_, name, !reference->path.empty() && !report.suspect_is_free,
-              *report.failed_step);
-    watch_.begin("looking for the bug", name, &engine);
-    report.diagnosis = diagnose(
-        engine, *truth,
-        replay_windows(*reference, report.rows, *prompt, step, engine.capabilities().logits),
-        options.vocab, tau_of(last.truth, options.pairwise_d, options.logits_bf16),
-        clock_of(services_));
+    const ReferencePrompt repeated =
+        repeated_prompts(job_, weights_.config.shape, references).front();
+    const int room = 2 * (static_cast<int>(repeated.ids.size()) + kRepeatSteps);
+    const std::unique_ptr<Engine> truth =
+        make(kTruthName, std::max(max_context_, std::min(room, weights_.config.max_positions)),
+             weights_);
+    if (may_be_kept(report) && room <= truth->capabilities().max_context)
+      report.localised = find_kept(name, *truth, repeated);
+    if (!report.localised.empty() || !one_step_shows(report)) return;
+    if (found.prompt == nullptr) {
+      report.localised = "not localised: no step of a prompt is wrong";
+      return;
+    }
+    localise_prompt({engine, *truth, baseline}, name, found, references, report);
   } catch (const Error& error) {
     report.localised = fmt::format("not localised: {}", error.what());
   }
-  const int32_t emitted = emitted_at(report, prompt->name, report.suspect_position);
-  const bool closed_form = !weights_.lagset.empty() && prompt->set == "strict";
-  if (closed_form && emitted != prompt->steps[static_cast<size_t>(step)].token)
-    report.localised +=
-        "; " + localise_lag(weights_.lagset, weights_.config.shape, *prompt, step, emitted);
+  if (weights_.lagset.empty() || found.prompt == nullptr || found.prompt->set != "strict") return;
+  const int32_t emitted = emitted_at(report, found.prompt->name, report.suspect_position);
+  if (emitted != found.prompt->steps[static_cast<size_t>(found.step)].token) {
+    report.localised += "; " + localise_lag(weights_.lagset, weights_.config.shape, *found.prompt,
+                                            found.step, emitted);
+  }
 }
 
 }  // namespace mkbench

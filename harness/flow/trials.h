@@ -7,8 +7,10 @@
 #include <vector>
 
 #include "harness/flow/job.h"
+#include "harness/flow/only.h"
 #include "harness/flow/services.h"
 #include "harness/flow/watch.h"
+#include "harness/judge/localise.h"
 #include "harness/judge/sweep.h"
 
 namespace mkbench {
@@ -50,7 +52,10 @@ class Trials {
                          const ModelWeights& weights, int longest, int needed,
                          const ParityOptions& options, Findings& findings);
   const SweepTruth& live_truth(int longest);
-  std::string find_kept(const std::string& name, const std::vector<GreedyReference>& references);
+  std::string find_kept(const std::string& name, Engine& truth, const ReferencePrompt& prompt);
+  void localise_prompt(const LocaliseEngines& engines, const std::string& name,
+                       const FoundStep& found, const std::vector<GreedyReference>& references,
+                       ParityReport& report);
   void localise_swept(const std::string& name, const std::vector<GreedyReference>& references,
                       ParityReport& report);
 

@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "harness/flow/only.h"
-#include "harness/judge/replay.h"
+#include "harness/judge/diagnosis.h"
 
 namespace mkbench {
 namespace {
@@ -65,7 +65,8 @@ void tell_wrong_runs(const CaseJob& job, const CaseServices& services, const Tru
     // A prefill test times one token.
     options.free_tokens = job.n_prompt > 0 ? 1 : job.n_gen;
     options.error_limit = 0;  // timed runs are judged by their ids
-    FailedStep step =
+    FailureDetails details;
+    const FailedStep step =
         observed_step(prompt_of_run(run, truth_of(run.process)),
                       static_cast<int>(run.path.size()) - 1, run.path.back(), {}, options);
     {
@@ -78,14 +79,14 @@ void tell_wrong_runs(const CaseJob& job, const CaseServices& services, const Tru
         const std::unique_ptr<Engine> own = std::move(c.engine), of_truth = other(kTruthName),
                                       baseline = other(kHeadFp32Name);
         watch.begin("localising", c.name, own.get());
-        step = repeat_step({.candidate = *own, .truth = *of_truth, .baseline = *baseline}, step,
-                           options);
+        details = repeat_failed({.candidate = *own, .truth = *of_truth, .baseline = *baseline},
+                                step, options, clock_of(services));
       } catch (const Error& error) {
-        step.localised = fmt::format("not localised: {}", error.what());
+        details = not_repeated(step, error);
       }
     }
-    name_step(job, weights, c.name, false, step);
-    sink.send(StepFailed{c.name, step});
+    name_step(job, weights, c.name, false, *details.failed_step);
+    sink.send(StepFailed{c.name, details});
   }
 }
 

@@ -3,11 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 
+#include "harness/judge/facts.h"
 #include "harness/judge/findings.h"
 #include "harness/judge/ratios.h"
-#include "harness/judge/replay.h"
 
 namespace mkbench {
 namespace {
@@ -37,21 +36,12 @@ ObservedRun observe(Engine& engine, const ReplayWindow& window, int vocab) {
   ObservedRun run{.ids = prompt.ids, .prompt = static_cast<int>(prompt.ids.size())};
   for (int t = 0; t + 1 < end; ++t) run.ids.push_back(prompt.steps[static_cast<size_t>(t)].token);
   Findings ignored;  // the judge has reported these failures already
-  start_prompt(engine, prompt);
-  const bool logits = engine.capabilities().logits;
-  for (int from = 0; from < end;) {
-    const int until = from < window.first ? window.first : end;
-    const int count = std::min(kMaxLogitSteps, until - from);
-    const bool shown = logits && from >= window.first;
-    if (shown) {
-      run.logits.assign(static_cast<size_t>(count) * static_cast<size_t>(vocab),
-                        std::numeric_limits<float>::quiet_NaN());
-    }
-    const std::vector<int32_t> ids = forced_decode(
-        engine, prompt, from, count, shown ? run.logits.data() : nullptr, vocab, ignored);
-    if (from >= window.first) run.found = ids;
-    from += count;
-  }
+  forced_run(engine, prompt, window.first, end, vocab, ignored,
+             [&](int first, const std::vector<int32_t>& ids, const std::vector<float>& logits) {
+               if (first < window.first) return;
+               run.found = ids;
+               run.logits = logits;
+             });
   return run;
 }
 
@@ -157,7 +147,7 @@ Diagnosis conclude_diagnosis(const BugFits& fits, double rms_limit) {
 }
 
 Diagnosis diagnose(Engine& candidate, Engine& truth, const std::vector<ReplayWindow>& windows,
-                   int vocab, double tau, const Now& now) {
+                   int vocab, double tau, const Now& now, const NextEngine& next) {
   const double end = now() + kDiagnosisSeconds;
   const ReplayWindow& failing = windows.front();
   const int rows = rows_of(*failing.prompt, failing.first + failing.count);
@@ -170,7 +160,7 @@ Diagnosis diagnose(Engine& candidate, Engine& truth, const std::vector<ReplayWin
     for (const ReplayWindow& window : windows) {
       // A slow engine repeats fewer prompts: most of the time is for the bugs.
       if (!question.runs.empty() && now() > end - 0.75 * kDiagnosisSeconds) break;
-      question.runs.push_back(observe(candidate, window, vocab));
+      question.runs.push_back(observe(next ? next() : candidate, window, vocab));
     }
     question.seconds = std::max(0.0, end - now());
     const std::optional<BugFits> fits = truth.explain(question);
@@ -181,12 +171,32 @@ Diagnosis diagnose(Engine& candidate, Engine& truth, const std::vector<ReplayWin
   }
 }
 
-Diagnosis diagnose_step(Engine& candidate, Engine& truth, const FailedStep& failed, int vocab,
-                        double tau, const Now& now) {
-  const ReferencePrompt prompt = prompt_of(failed);
+FailureDetails details_of(const LocaliseEngines& engines, FailedStep step, const LastStep& last,
+                          const ReplayOptions& options, const Now& now) {
+  FailureDetails details{.error_by_position = last.by_position,
+                         .localised = step.localised,
+                         .facts = facts_of_logits(last)};
+  ReferencePrompt prompt = prompt_of(step);
+  if (step.late_id) prompt.ids.back() = *step.late_id;
   const int steps = static_cast<int>(prompt.steps.size());
   const int first = std::max(0, steps - 1 - kStepsBefore);
-  return diagnose(candidate, truth, {{&prompt, first, steps - first}}, vocab, tau, now);
+  details.diagnosis =
+      diagnose(engines.candidate, engines.truth, {{&prompt, first, steps - first}}, options.vocab,
+               tau_of(last.truth, step.pairwise_d, options.logits_bf16), now);
+  details.failed_step = std::move(step);
+  return details;
+}
+
+FailureDetails repeat_failed(const LocaliseEngines& engines, const FailedStep& observed,
+                             const ReplayOptions& options, const Now& now) {
+  LastStep last;
+  FailedStep step = repeat_step(engines, observed, options, &last);
+  return details_of(engines, std::move(step), last, options, now);
+}
+
+FailureDetails not_repeated(FailedStep observed, const Error& error) {
+  observed.localised = fmt::format("not localised: {}", error.what());
+  return {.localised = observed.localised, .failed_step = std::move(observed)};
 }
 
 }  // namespace mkbench

@@ -1,9 +1,11 @@
 // Looks for the known bug whose results are those of a failing engine.
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "harness/judge/budget.h"
+#include "harness/judge/replay.h"
 #include "harness/report/diagnosis.h"
 #include "harness/report/parity_report.h"
 #include "references/bug_fit.h"
@@ -30,14 +32,24 @@ std::vector<ReplayWindow> replay_windows(const GreedyReference& reference,
                                          const std::vector<ParityRow>& rows,
                                          const ReferencePrompt& failing, int step, bool logits);
 
-// Repeats the windows, teacher-forced, on the candidate, and asks the truth which bug fits. `tau`:
-// as in BugQuestion. An error of an engine becomes the text: the failure is proven without it.
-Diagnosis diagnose(Engine& candidate, Engine& truth, const std::vector<ReplayWindow>& windows,
-                   int vocab, double tau, const Now& now);
+// Opens the engine that repeats the next window.
+using NextEngine = std::function<Engine&()>;
 
-// diagnose() for one failed step and those before it.
-Diagnosis diagnose_step(Engine& candidate, Engine& truth, const FailedStep& failed, int vocab,
-                        double tau, const Now& now);
+// Repeats the windows, teacher-forced, on the candidate or, if `next` is set, each on the engine
+// that it opens, and asks the truth which bug fits. `tau`: as in BugQuestion. An error of an engine
+// becomes the text: the failure is proven without it.
+Diagnosis diagnose(Engine& candidate, Engine& truth, const std::vector<ReplayWindow>& windows,
+                   int vocab, double tau, const Now& now, const NextEngine& next = {});
+
+// All that is known of a step that these engines have repeated: `step` and `last` come from
+// replay_step(). The diagnosis is of this step and those before it.
+FailureDetails details_of(const LocaliseEngines& engines, FailedStep step, const LastStep& last,
+                          const ReplayOptions& options, const Now& now);
+
+// details_of() a judged step, after repeat_step(); and of one that could not be repeated.
+FailureDetails repeat_failed(const LocaliseEngines& engines, const FailedStep& observed,
+                             const ReplayOptions& options, const Now& now);
+FailureDetails not_repeated(FailedStep observed, const Error& error);
 
 // Says what the fits mean. `rms_limit`: of R_rms, for the engine's precision class. A bug is named
 // alone only if rounding explains what it leaves of the error, and no other bug does nearly as well.

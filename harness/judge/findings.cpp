@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 
 namespace mkbench {
 namespace {
@@ -184,6 +185,24 @@ std::vector<int32_t> forced_decode(Engine& engine, const ReferencePrompt& prompt
     ids.push_back(checked_decode(engine, 1, nullptr, row, prompt.name, findings)[0]);
   }
   return ids;
+}
+
+void forced_run(Engine& engine, const ReferencePrompt& prompt, int shown, int end, int vocab,
+                Findings& findings, const TakeSteps& take) {
+  start_prompt(engine, prompt);
+  std::vector<float> logits;
+  for (int first = 0; first < end;) {
+    const bool behind = first >= shown;
+    const int count = std::min(kMaxLogitSteps, (behind ? end : shown) - first);
+    if (behind && engine.capabilities().logits) {
+      logits.assign(static_cast<size_t>(count) * static_cast<size_t>(vocab),
+                    std::numeric_limits<float>::quiet_NaN());
+    }
+    const std::vector<int32_t> ids = forced_decode(
+        engine, prompt, first, count, logits.empty() ? nullptr : logits.data(), vocab, findings);
+    take(first, ids, logits);
+    first += count;
+  }
 }
 
 bool within_tau(const ReferenceStep& step, int32_t id, double tau) {

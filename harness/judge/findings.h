@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
@@ -80,6 +81,16 @@ std::vector<int32_t> checked_decode(Engine& engine, int n, const int32_t* forced
 // step on a prefill of its own.
 std::vector<int32_t> forced_decode(Engine& engine, const ReferencePrompt& prompt, int first,
                                    int count, float* logits, int vocab, Findings& findings);
+
+// Gets the steps of a run from step `first` on: ids, and logits [ids, vocab] or none.
+using TakeSteps = std::function<void(int first, const std::vector<int32_t>& ids,
+                                     const std::vector<float>& logits)>;
+
+// Runs steps [0, end) of a prompt from its beginning, teacher-forced, in calls that bound the logits
+// buffer; one of them begins at step `shown`. `take` gets each call's steps, from `shown` on with
+// logits if the engine shows them. A logit that is not written is NaN.
+void forced_run(Engine& engine, const ReferencePrompt& prompt, int shown, int end, int vocab,
+                Findings& findings, const TakeSteps& take);
 
 // True if the truth's logit of `id` is within `tau` of the truth's largest logit; false for every
 // id outside the truth's top 32.

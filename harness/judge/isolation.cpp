@@ -41,6 +41,17 @@ class Isolation {
            fmt::format("prompt '{}' from its snapshot again", a.name));
   }
 
+  // As before every timed run of an engine without snapshots.
+  void rewound(const ReferencePrompt& a) {
+    stop_();
+    start_prompt(engine_, a);
+    const RunBits first = decode_all(engine_, a);
+    engine_.rewind(static_cast<int>(a.ids.size()) - 1);
+    engine_.poison();
+    engine_.set_pending(a.ids.back());
+    expect(decode_all(engine_, a), first, fmt::format("prompt '{}' again after rewind()", a.name));
+  }
+
   // The two sequences take turns after every step, so each step is a decode of its own.
   void interleaved(Engine& other, const ReferencePrompt& a, const ReferencePrompt& b) {
     stop_();
@@ -108,9 +119,11 @@ std::string run_parts(Isolation& isolation, Engine& engine, const ReferencePromp
                       const ReferencePrompt& b, const EngineFactory& make_second) {
   isolation.sequences(a, b);
   std::string left_out;
+  // The first one of a set may be a single id, which has no prefix.
+  const ReferencePrompt& longer = a.ids.size() > b.ids.size() ? a : b;
+  if (engine.capabilities().rewind) isolation.rewound(longer);
   if (engine.capabilities().snapshots) {
-    // The longer prompt: the first one of a set may be a single id, which has no prefix.
-    isolation.prefix(a.ids.size() > b.ids.size() ? a : b);
+    isolation.prefix(longer);
   } else {
     left_out = "without the prefix's checksum: this engine takes no snapshots";
   }

@@ -12,8 +12,8 @@ namespace mkbench {
 using EngineFactory = std::function<std::unique_ptr<Engine>()>;
 
 // Checks that prompt a decodes to the same bits before and after prompt b; that decoding leaves the
-// prompt's KV rows unchanged and gives the same bits again from a snapshot; and that two
-// engines taking turns decode what each decodes alone. `stop`, called before every part, may throw.
+// prompt's KV rows unchanged and gives the same bits again from a snapshot and after a rewind, where
+// the engine offers them; and that two engines taking turns decode what each decodes alone. `stop`, called before every part, may throw.
 void judge_isolation(Engine& engine, const ReferencePrompt& a, const ReferencePrompt& b, int vocab,
                      const EngineFactory& make_second, const std::function<void()>& stop,
                      Findings& findings);

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "harness/judge/findings.h"
+#include "harness/judge/ratios.h"
 #include "references/base/error.h"
 
 namespace mkbench {
@@ -52,38 +53,45 @@ bool out_of_band(double candidate, double baseline) {
   return !(candidate <= kBandFactor * baseline);
 }
 
-// Returns the id of the last step, and its logits in `row` if the engine shows logits.
-int32_t walk(Engine& engine, int vocab, const ReferencePrompt& prompt, int step,
-             std::vector<float>& row) {
+// Steps up to the failing one whose logits are compared. At 151,936 ids a row takes 0.6 MB.
+constexpr int kErrorSteps = 32;
+
+struct Walked {
+  int32_t id = -1;  // of the last step
+  Values rows;      // logits [steps from `shown` on, vocab], if the engine shows logits
+};
+Walked walk(Engine& engine, int vocab, const ReferencePrompt& prompt, int shown, int step) {
+  Walked walked;
   Findings ignored;  // the judge has reported these failures already
-  start_prompt(engine, prompt);
-  std::vector<float> logits;
-  std::vector<int32_t> ids;
-  for (int first = 0; first <= step; first += kMaxLogitSteps) {
-    const int count = std::min(kMaxLogitSteps, step + 1 - first);
-    if (engine.capabilities().logits)
-      logits.resize(static_cast<size_t>(count) * static_cast<size_t>(vocab));
-    ids = forced_decode(engine, prompt, first, count, logits.empty() ? nullptr : logits.data(),
-                        vocab, ignored);
-  }
-  if (!logits.empty()) row.assign(logits.end() - vocab, logits.end());
-  return ids.back();
+  forced_run(engine, prompt, shown, step + 1, vocab, ignored,
+             [&](int, const std::vector<int32_t>& ids, const Values& logits) {
+               walked.id = ids.back();
+               walked.rows.insert(walked.rows.end(), logits.begin(), logits.end());
+             });
+  return walked;
 }
 
-// How truth and baseline reach the step. Only the candidate has to walk all the steps; the other
-// two reach the same state by a prefill of the ids, which costs less than a long walk.
-struct Way {
-  ReferencePrompt prompt;
-  int step;
-};
-Way way_to(const ReferencePrompt& prompt, int step) {
-  if (step < kMaxLogitSteps) return {prompt, step};
-  Way way{prompt, 0};
-  const auto at = prompt.steps.begin() + step;
-  for (auto before = prompt.steps.begin(); before != at; ++before)
-    way.prompt.ids.push_back(before->token);
-  way.prompt.steps = {*at};
+// The prompt up to `step`, with the steps before `shown` as a part of its ids: a prefill reaches the
+// same state and costs less than a walk. Only the candidate has to walk all the steps.
+ReferencePrompt way_to(const ReferencePrompt& prompt, int shown, int step) {
+  ReferencePrompt way{prompt};
+  for (int t = 0; t < shown; ++t) way.ids.push_back(prompt.steps[static_cast<size_t>(t)].token);
+  way.steps.assign(prompt.steps.begin() + shown, prompt.steps.begin() + step + 1);
   return way;
+}
+
+// The errors of the logits at the steps that all three have walked.
+std::vector<ErrorAt> errors_by_position(const Values& candidate, const Values& truth,
+                                        const Values& baseline, int vocab,
+                                        const std::vector<ReferenceStep>& steps) {
+  std::vector<ErrorAt> errors;
+  const auto width = static_cast<size_t>(vocab);
+  for (size_t at = 0; at < candidate.size(); at += width) {
+    const auto row = [&](const Values& rows) { return std::span(rows).subspan(at, width); };
+    errors.push_back({steps[at / width].position, centred_distance(row(candidate), row(truth)),
+                      centred_distance(row(baseline), row(truth)), std::nullopt});
+  }
+  return errors;
 }
 
 // The error of the hidden state after a layer; nullopt if it is not shown.
@@ -174,9 +182,7 @@ std::string behind_rows(const LocaliseEngines& e, int layer, int vocab, int32_t 
   ReferencePrompt one;
   one.ids = {input};
   one.steps.emplace_back();
-  Values ignored;
-  for (Engine* engine : {&e.candidate, &e.truth, &e.baseline})
-    walk(*engine, vocab, one, 0, ignored);
+  for (Engine* engine : {&e.candidate, &e.truth, &e.baseline}) walk(*engine, vocab, one, 1, 0);
   const std::optional<ErrorAt> error = hidden_error(e, layer);
   const bool out = !error || out_of_band(error->error, error->baseline_error);
   return fmt::format(
@@ -239,11 +245,20 @@ std::string place(const LocaliseEngines& e, int vocab, int32_t input,
 
 std::string localise(const LocaliseEngines& engines, int layers, int vocab,
                      const ReferencePrompt& prompt, int step, LastStep* last) {
-  LastStep shown;
-  shown.id = walk(engines.candidate, vocab, prompt, step, shown.candidate);
-  const Way way = way_to(prompt, step);
-  walk(engines.truth, vocab, way.prompt, way.step, shown.truth);
-  walk(engines.baseline, vocab, way.prompt, way.step, shown.baseline);
+  const int first = std::max(0, step + 1 - kErrorSteps);
+  const Walked candidate = walk(engines.candidate, vocab, prompt, first, step);
+  const ReferencePrompt way = way_to(prompt, first, step);
+  const Walked truth = walk(engines.truth, vocab, way, 0, step - first),
+               baseline = walk(engines.baseline, vocab, way, 0, step - first);
+  LastStep shown{.id = candidate.id};
+  shown.by_position =
+      errors_by_position(candidate.rows, truth.rows, baseline.rows, vocab, way.steps);
+  const auto last_row = [&](const Values& rows) {
+    return Values(rows.empty() ? rows.end() : rows.end() - vocab, rows.end());
+  };
+  shown.candidate = last_row(candidate.rows);
+  shown.truth = last_row(truth.rows);
+  shown.baseline = last_row(baseline.rows);
   const auto at = static_cast<size_t>(step);
   const int32_t input = step == 0 ? prompt.ids.back() : prompt.steps[at - 1].token;
   shown.by_layer = errors_by_layer(engines, layers);

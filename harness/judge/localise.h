@@ -24,16 +24,16 @@ struct LocaliseEngines {
 };
 
 // Results of the engines at the last step of a walk: logits [vocab], empty for a candidate that
-// shows none, the candidate's id (-1: none came back), and as in FailedStep the errors of its
-// hidden states.
+// shows none, the candidate's id (-1: none came back), the errors of its hidden states as in
+// FailedStep, and of its logits at this step and the last ones before it.
 struct LastStep {
-  std::vector<float> candidate, truth, baseline;
+  std::vector<float> candidate{}, truth{}, baseline{};
   int32_t id = -1;
-  std::vector<ErrorAt> by_layer;
+  std::vector<ErrorAt> by_layer{}, by_position{};
 };
 
-// Teacher-forces the prompt up to step `step` on the candidate; truth and baseline do the same on a
-// short walk, else they prefill. Names the first layer whose hidden state is out of its band, and
+// Teacher-forces the prompt up to step `step` on the candidate; truth and baseline prefill the steps
+// before the last ones. Names the first layer whose hidden state is out of its band, and
 // the first KV row (by layer, then position) out of its band; a layer has one band for K of its rows
 // and one for V, from the baseline's largest NMSE. Names the parts of the layer that this leaves; if
 // the rows are in band, another walk of one id tells those of the query from those behind

@@ -177,34 +177,25 @@ class Judge {
     report.suspect_is_free = is_free;
   }
 
-  // Runs the prompt teacher-forced on the truth's path, in chunks that bound the logits buffer, and
-  // adds each step to `result` as it comes.
+  // Runs the prompt teacher-forced on the truth's path, and adds each step to `result` as it comes.
   void forced_run(const ReferencePrompt& prompt, bool with_logits, std::vector<ForcedStep>& result,
                   Findings& findings) {
     const int n = static_cast<int>(prompt.steps.size());
-    const auto vocab = static_cast<size_t>(options_.vocab);
-    std::vector<float> logits;
-    start_prompt(engine_, prompt);
-    for (int start = 0; start < n; start += kMaxLogitSteps) {
-      const int count = std::min(kMaxLogitSteps, n - start);
-      // Filled with NaN: a row that the engine does not write is then not finite.
-      if (with_logits) {
-        logits.assign(vocab * static_cast<size_t>(count), std::numeric_limits<float>::quiet_NaN());
-      }
-      const std::vector<int32_t> ids =
-          forced_decode(engine_, prompt, start, count, with_logits ? logits.data() : nullptr,
-                        options_.vocab, findings);
+    const auto take = [&](int, const std::vector<int32_t>& ids, const std::vector<float>& logits) {
       if (with_logits) {
         bits_.update(ids.data(), ids.size() * sizeof(ids[0]));
         bits_.update(logits.data(), logits.size() * sizeof(logits[0]));
       }
       for (size_t i = 0; i < ids.size(); ++i) {
         result.push_back({.id = ids[i]});
-        if (with_logits)
-          measure_step(prompt.steps[result.size() - 1], logits.data() + vocab * i, result.back());
+        if (with_logits) {
+          measure_step(prompt.steps[result.size() - 1],
+                       logits.data() + static_cast<size_t>(options_.vocab) * i, result.back());
+        }
       }
-      if (with_logits == with_logits_) report_progress(prompt.name, count);
-    }
+      if (with_logits == with_logits_) report_progress(prompt.name, std::ssize(ids));
+    };
+    mkbench::forced_run(engine_, prompt, with_logits ? 0 : n, n, options_.vocab, findings, take);
   }
 
   void measure_step(const ReferenceStep& expected, const float* logits, ForcedStep& step) const {
@@ -273,8 +264,11 @@ class Judge {
   void judge_tokens(ParityReport& report, Findings& findings) const {
     judge_rows(report, true, findings);
     judge_rows(report, false, findings);
-    findings.rule_out(Check::kDecided, "the reference has no decided step");
-    findings.rule_out(Check::kNearTie, "the reference has no near tie");
+    const std::string none =
+        report.steps == steps_in_all_ ? "the reference has no " : "the steps reached hold no ";
+    findings.rule_out(Check::kDecided, none + "decided step");
+    findings.rule_out(Check::kNearTie, none + "near tie");
+    findings.rule_out(Check::kStrict, none + "strict prompt");
     judge_strict(report, findings);
     report.flips_allowed = most_flips(reference_, options_.logits_bf16);
     findings.measured(Check::kFlips, report.flips, report.flips_allowed);
@@ -287,10 +281,7 @@ class Judge {
   }
 
   void judge_strict(const ParityReport& report, Findings& findings) const {
-    if (report.strict_steps == 0) {
-      findings.rule_out(Check::kStrict, "the reference has no strict prompt");
-      return;
-    }
+    if (report.strict_steps == 0) return;
     findings.ran(Check::kStrict);
     if (report.strict_matched == report.strict_steps) return;
     findings.fail(Check::kStrict, Verdict::kFailToken,
@@ -389,9 +380,7 @@ void judge_parity(Engine& engine, const GreedyReference& reference, const Parity
       },
       [&] {
         findings.conclude(report);
-        if (!times_allowed(report.verdict)) return;
-        report.error_by_position.clear();
-        report.facts.clear();
+        if (times_allowed(report.verdict)) static_cast<FailureDetails&>(report) = {};
       });
 }
 

@@ -22,8 +22,7 @@ ParityReport join_parity(const std::vector<ParityReport>& reports) {
       all.suspect_prompt = r.suspect_prompt;
       all.suspect_position = r.suspect_position;
       all.suspect_is_free = r.suspect_is_free;
-      all.error_by_position = r.error_by_position;
-      all.facts = r.facts;
+      static_cast<FailureDetails&>(all) = r;
       all.verdict = r.verdict;
     }
     all.rows.insert(all.rows.end(), r.rows.begin(), r.rows.end());

@@ -76,6 +76,17 @@ double logsumexp_of(const float* logits, int vocab) {
   return top + std::log(sum);
 }
 
+double centred_distance(std::span<const float> x, std::span<const float> y) {
+  const int vocab = static_cast<int>(x.size());
+  const double shift = mean_of(x.data(), vocab) - mean_of(y.data(), vocab);
+  double squared = 0;
+  for (size_t i = 0; i < x.size(); ++i) {
+    const double difference = double{x[i]} - double{y[i]} - shift;
+    squared += difference * difference;
+  }
+  return std::sqrt(squared);
+}
+
 double divergence_of(const ReferenceStep& step, const float* logits, double logsumexp) {
   return divergence_over_top(step, [&](size_t i) { return logits[step.top_ids[i]] - logsumexp; });
 }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -57,6 +58,9 @@ struct StepError {
 // Mean and log-sum-exp of logits [vocab], in double.
 double mean_of(const float* logits, int vocab);
 double logsumexp_of(const float* logits, int vocab);
+
+// 2-norm of the difference of two rows of logits, each less its mean.
+double centred_distance(std::span<const float> x, std::span<const float> y);
 
 // KL(truth || logits) over the truth's top ids and one bucket for the rest.
 double divergence_of(const ReferenceStep& step, const float* logits, double logsumexp);

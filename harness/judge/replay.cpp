@@ -37,18 +37,6 @@ std::vector<ScoredId> best_ids(const std::vector<float>& logits,
   return best;
 }
 
-// 2-norm of the difference of two rows of logits, each less its mean.
-double centred_distance(const std::vector<float>& x, const std::vector<float>& y) {
-  const int vocab = static_cast<int>(x.size());
-  const double shift = mean_of(x.data(), vocab) - mean_of(y.data(), vocab);
-  double squared = 0;
-  for (size_t i = 0; i < x.size(); ++i) {
-    const double difference = double{x[i]} - double{y[i]} - shift;
-    squared += difference * difference;
-  }
-  return std::sqrt(squared);
-}
-
 // A run without logits and without forced ids, from the prompt's beginning. `late_id` replaces the
 // prompt's last id.
 std::vector<int32_t> free_run(Engine& engine, ReferencePrompt prompt,

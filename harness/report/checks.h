@@ -37,7 +37,8 @@ enum class Check {
   kSame,       // equal ids with and without logits
   kRepeats,    // repeated input gives bit-identical ids and logits
   kSweep,      // every cache length gives the right token and no large logit error
-  kIsolation,  // same bits after another prompt and beside a second engine; prefix rows unchanged
+  kIsolation,  // same bits after another prompt and beside a second engine; prefix rows and memory
+               // unchanged, nothing left behind by a call
   kHead,       // any row of the LM head can win, of equal rows the lowest id does
   kReceipts,   // timed ids are the right ones (closed form, or scored by the truth)
 };
@@ -71,7 +72,8 @@ inline constexpr CheckInfo kChecks[] = {
     {Check::kSame, "same", "equal ids with and without logits"},
     {Check::kRepeats, "repeats", "the same input again gives the same bits"},
     {Check::kSweep, "sweep", "every cache length gives the right token and no large logit error"},
-    {Check::kIsolation, "isolation", "no sequence changes another one or its own prefix's rows"},
+    {Check::kIsolation, "isolation",
+     "no sequence changes another one or its own prefix's rows, or leaves anything behind"},
     {Check::kHead, "head", "any row of the LM head can win; of equal rows the lowest id does"},
     {Check::kReceipts, "receipts", "timed ids are right, by the closed form or the truth"},
 };

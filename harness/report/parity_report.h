@@ -40,7 +40,17 @@ void describe_fields(V& v, Tag<ParityRow>) {
           "the truth's top-1 minus top-2 logit; 0 in token-only references");
 }
 
-struct ParityReport {
+// What is known of a failure.
+struct FailureDetails {
+  Diagnosis diagnosis{};                     // its text is empty if no bug was looked for
+  std::vector<ErrorAt> error_by_position{};  // around the step where it begins
+  std::string localised{};  // where it begins, or why that is not known; else empty
+  // What the failing steps have in common, one line each (harness/judge/facts.h).
+  std::vector<std::string> facts{};
+  std::optional<FailedStep> failed_step{};  // the step where it begins, ready to be repeated
+};
+
+struct ParityReport : FailureDetails {
   Verdict verdict = Verdict::kPass;
   std::string reason;     // empty when passed; else one line: prompt, position, found, wanted
   std::string reference;  // file name, or "live", or "closed form"
@@ -81,13 +91,6 @@ struct ParityReport {
   std::string suspect_prompt;
   int suspect_position = -1;
   bool suspect_is_free = false;  // its id came from the run without logits
-  Diagnosis diagnosis;           // its text is empty if no bug was looked for
-  std::vector<ErrorAt>
-      error_by_position;  // of suspect_prompt; empty unless the verdict is a failure
-  std::string localised;  // where a failure begins, or why that is not known; else empty
-  // What the failing steps have in common, one line each (harness/judge/facts.h).
-  std::vector<std::string> facts;
-  std::optional<FailedStep> failed_step;  // the step where a failure begins, ready to be repeated
   // A judged prompt and the engine's continuation of it; empty if the reference has no texts.
   std::string text_prompt, text;
   std::vector<ParityRow> rows;
@@ -140,7 +143,8 @@ void describe_fields(V& v, Tag<ParityReport>) {
   v.field("diagnosis", &P::diagnosis, "known bug that explains the failure");
   v.field("error_by_position", &P::error_by_position,
           "2-norm of the centred logits less the truth's at every step with finite logits of the "
-          "prompt where a failure begins; empty if parity passed or no logits are shown");
+          "prompt where a failure begins, or at the last steps up to a swept or timed one; empty "
+          "if nothing failed or no logits are shown");
   v.field("facts", &P::facts,
           "what the failing steps have in common, one line each; empty if nothing is known");
   v.field("failed_step", &P::failed_step,

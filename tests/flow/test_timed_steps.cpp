@@ -75,6 +75,16 @@ TEST_CASE("a timed id that is not the closed form's fails, and its step can be r
   CHECK(step.expected == synthetic_continuation(ids, "short", 8).back());
   CHECK(step.expected_top.at(0).id == step.expected);
   CHECK(step.found_top.at(0).id == step.found);
+  CHECK(e.parity->localised == step.localised);
+  CHECK(e.parity->diagnosis.text == "not diagnosed: this truth tries no bugs");
+  const std::vector<ErrorAt>& errors = e.parity->error_by_position;
+  REQUIRE(errors.size() == 8);
+  CHECK((errors.back().at == last && errors.back().error > 1 && errors[6].error == 0));
+  // Another case that takes the verdict of the prompts over does not tell this step again.
+  const std::optional<JudgedCase> taken = parity_memo(c);
+  REQUIRE(taken);
+  const ParityReport& memo = taken->engines.at("kernel").parity;
+  CHECK((!memo.failed_step && memo.localised.empty() && memo.error_by_position.empty()));
   for (const bool sound : {false, true}) {
     Bench again = closed_form_bench();
     if (!sound) again.scripts["kernel"].wrong = wrong;

@@ -92,6 +92,10 @@ TEST_CASE("only the sweep detects a token that is wrong at a cache length beyond
   CHECK(status_of(kernel, Check::kStrict) == CheckStatus::kPassed);
   CHECK_THAT(kernel.parity->reason, ContainsText("127 rows"));
   CHECK(holds(kernel.parity->localised, "position 126"));
+  CHECK(kernel.parity->diagnosis.text == "not diagnosed: this truth tries no bugs");
+  const std::vector<ErrorAt>& errors = kernel.parity->error_by_position;
+  REQUIRE(errors.size() == 32);
+  CHECK((errors.back().at == 126 && errors.back().error > 1 && errors[30].error == 0));
   REQUIRE(kernel.parity->failed_step);
   const FailedStep& step = *kernel.parity->failed_step;
   CHECK((step.engine == "kernel" && step.weights_sha256 == "w1" && step.command.empty()));
@@ -212,6 +216,8 @@ TEST_CASE(
     CHECK(kernel.parity->failed_step->position == 5);
     CHECK(holds(kernel.parity->facts.front(), "right with up to 5 KV rows"));
     CHECK((decodes < 12) != keeps_going);
+    // One that is judged, and one for a reset that keeps its position.
+    CHECK((bench.made["kernel"] == 2) != keeps_going);
   }
   // A race shows in the few repeats.
   Bench racing = parity_bench();
@@ -221,6 +227,39 @@ TEST_CASE(
   const EngineReport racer = engine_of(racing.run(), "kernel");
   CHECK(status_of(racer, Check::kRepeats) == CheckStatus::kFailed);
   CHECK_THAT(testing::reason_of(racer), ContainsText("run 3 of 3 in a row"));
+  CHECK(racing.made["kernel"] == 3);  // the diagnosis has an engine of its own
+}
+
+TEST_CASE("what an engine leaves behind fails a check, beside what was judged before") {
+  for (const bool whole : {false, true}) {
+    for (const ErrorKind kind : {ErrorKind::kIntegrity, ErrorKind::kRuntime}) {
+      Bench bench = whole ? parity_bench() : Bench();
+      bench.scripts["kernel"].before = [=](int decode) {
+        if (decode > 1) throw Error(kind, "threads are left");
+      };
+      const EngineReport kernel = engine_of(bench.run(), "kernel");
+      CHECK(testing::reason_of(kernel) == "threads are left");
+      CHECK(kernel.verdict ==
+            (kind == ErrorKind::kIntegrity ? Verdict::kIntegrity : Verdict::kRuntimeError));
+      CHECK(kernel.parity.has_value() == (kind == ErrorKind::kIntegrity));
+      if (!kernel.parity) continue;
+      CHECK(kernel.parity->verdict == Verdict::kIntegrity);
+      CHECK(status_of(kernel, Check::kRan) == CheckStatus::kPassed);
+      CHECK(status_of(kernel, Check::kIsolation) == CheckStatus::kFailed);
+      CHECK(find_check(*kernel.parity, Check::kIsolation)->detail == "threads are left");
+    }
+  }
+  Bench bench = parity_bench();  // of a second prompt nothing is known
+  bench.references[0].prompts.push_back(bench.references[0].prompts[0]);
+  bench.references[0].prompts[0].set = "near-tie";
+  bench.scripts["kernel"].before = [](int decode) {
+    if (decode > 2) throw Error(ErrorKind::kIntegrity, "threads are left");
+  };
+  const EngineReport kernel = engine_of(bench.run(), "kernel");
+  CHECK(find_check(*kernel.parity, Check::kStrict)->detail ==
+        "the steps reached hold no strict prompt");
+  CHECK(find_check(*kernel.parity, Check::kNearTie)->detail ==
+        "the steps reached hold no near tie");
 }
 
 TEST_CASE("what was found in the trials stands, also where a later one ends the engine") {

@@ -211,18 +211,45 @@ TEST_CASE("diagnosis: rows and time are bounded, and a truth may try no bugs") {
   CHECK(truth.asked.seconds == kDiagnosisSeconds - 9);
 }
 
+TEST_CASE("diagnosis: each window is repeated on the engine that is opened for it, if one is") {
+  const ReferencePrompt prompt = prompt_of_steps("p", 3, 9);
+  FakeEngine candidate, other({.noise_seed = 1, .noise = 0.5});
+  AskedTruth truth;
+  int opened = 0;
+  const auto next = [&]() -> Engine& { return ++opened, other; };
+  diagnose(
+      candidate, truth, {{&prompt, 2, 4}, {&prompt, 0, 1}}, kFakeVocab, 0, [] { return 0.0; },
+      next);
+  CHECK((opened == 2 && candidate.resets == 0 && other.resets == 2));
+  CHECK(truth.asked.runs[1].logits != FakeEngine::true_logits({0, 1, 2}));
+}
+
 TEST_CASE("diagnosis: a failed step is repeated with the steps before it") {
-  FakeEngine candidate;
+  FakeEngine candidate, baseline;
   AskedTruth truth;
   FailedStep failed;
   failed.prompt_ids = {0, 1};
   for (int i = 0; i < 11; ++i) failed.forced_ids.push_back(20 + i);
-  const Now still = [] { return 0.0; };
-  diagnose_step(candidate, truth, failed, kFakeVocab, 0.5, still);
+  failed.pairwise_d = 0.5;
+  failed.localised = "there";
+  LastStep last{.truth = {-9, 1}, .by_position = {{.at = 4}}};
+  ReplayOptions options{.vocab = kFakeVocab};
+  const auto details = [&] {
+    return details_of({candidate, truth, baseline}, failed, last, options, [] { return 0.0; });
+  };
+  const FailureDetails found = details();
+  CHECK(found.localised == "there");
+  CHECK(found.error_by_position.front().at == 4);
+  CHECK(found.failed_step->forced_ids.size() == 11);
+  CHECK(found.diagnosis.text == "not diagnosed: no bug was tried in the time");
   CHECK(truth.asked.tau == 0.5);
-  CHECK(truth.asked.runs.front().ids.size() == 13);
+  CHECK(truth.asked.runs.front().ids ==
+        std::vector<int32_t>{0, 1, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30});
   CHECK(truth.asked.runs.front().found.size() == 8);
-  const std::vector<float> logits = {-9, 1};
-  diagnose_step(candidate, truth, failed, kFakeVocab, tau_of(logits, 0.5, true), still);
+  options.logits_bf16 = true;
+  failed.late_id = 7;
+  last.candidate = {-18, 2};
+  CHECK(details().facts.size() == 1);      // twice the truth's logits
   CHECK(truth.asked.tau == 0.5 + 0x1p-4);  // a bf16 step at 9
+  CHECK(truth.asked.runs.front().ids[1] == 7);
 }

@@ -1,8 +1,13 @@
 // What several checks found becomes one verdict, one line and one list of results.
+#include <fmt/format.h>
+
 #include <cmath>
+#include <string>
+#include <vector>
 
 #include "harness/judge/findings.h"
 #include "tests/support/catch2.h"
+#include "tests/support/fake_engine.h"
 
 using namespace mkbench;
 
@@ -81,4 +86,40 @@ TEST_CASE("results of one check from several references: the worse one stands") 
                        .limit = 1.25,
                        .detail = "R_rms 2"});
   CHECK((checks[0].status == CheckStatus::kFailed && checks[0].detail == "R_rms 2"));
+}
+
+TEST_CASE("a forced run: calls of at most 64 steps, logits from one step on") {
+  ReferencePrompt prompt;
+  prompt.ids = {1, 2};
+  prompt.steps.resize(130);
+  for (ReferenceStep& s : prompt.steps) s.token = 5;
+  const struct {
+    int shown, end;
+    std::string calls;  // first step + steps, L: with logits
+  } cases[] = {{0, 0, ""},
+               {0, 1, "0+1L "},
+               {0, 64, "0+64L "},
+               {0, 65, "0+64L 64+1L "},
+               {3, 3, "0+3 "},
+               {3, 10, "0+3 3+7L "},
+               {64, 65, "0+64 64+1L "},
+               {10, 3, "0+10 "},
+               {65, 130, "0+64 64+1 65+64L 129+1L "}};
+  for (const auto& [shown, end, calls] : cases) {
+    for (const bool has_logits : {true, false}) {
+      testing::FakeEngine engine({.unwritten_logits = true, .has_logits = has_logits});
+      Findings findings;
+      std::string found;
+      forced_run(engine, prompt, shown, end, testing::kFakeVocab, findings,
+                 [&](int first, const std::vector<int32_t>& ids, const std::vector<float>& logits) {
+                   found += fmt::format("{}+{}{} ", first, ids.size(), logits.empty() ? "" : "L");
+                   if (logits.empty()) return;
+                   CHECK(logits.size() == ids.size() * testing::kFakeVocab);
+                   CHECK(std::isnan(logits.back()));
+                 });
+      std::string wanted = calls;
+      if (!has_logits) std::erase(wanted, 'L');
+      CHECK(found == wanted);
+    }
+  }
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "harness/judge/localise.h"
+#include "harness/judge/ratios.h"
 #include "references/synthetic.h"
 #include "tests/support/catch2.h"
 #include "tests/support/fake_engine.h"
@@ -202,6 +203,44 @@ TEST_CASE("localiser: the errors of all layers, and states that are missing or o
   };
   CHECK_THROWS_WITH(localised(longer),
                     "show(): the hidden state of layer 0: found 17 values, wanted 16");
+}
+
+TEST_CASE("localiser: the errors of the logits at the step and at up to 31 steps before it") {
+  ReferencePrompt prompt;
+  prompt.ids = {1, 2, 3};
+  for (int i = 0; i < 40; ++i) {
+    prompt.steps.emplace_back();
+    prompt.steps.back().position = 2 + i;
+    prompt.steps.back().token = 5;
+  }
+  for (const int step : {0, 31, 32}) {
+    FakeEngine k({.noise_seed = 3, .noise = 0.1}), t, b({.noise_seed = 2, .noise = 0.01});
+    LastStep last;
+    localise({k, t, b}, 0, kFakeVocab, prompt, step, &last);
+    INFO(step);
+    const size_t count = step == 0 ? 1 : 32;
+    REQUIRE(last.by_position.size() == count);
+    CHECK(last.by_position.front().at == 2 + (step == 32));
+    CHECK(last.by_position.back().at == 2 + step);
+    // The error of a row is about the noise's amplitude times sqrt(vocabulary / 3).
+    for (const ErrorAt& e : last.by_position) {
+      CHECK((e.error > 0.3 && e.error < 0.7 && !e.limit));
+      CHECK((e.baseline_error > 0.03 && e.baseline_error < 0.07));
+    }
+    CHECK(last.by_position.back().error == centred_distance(last.candidate, last.truth));
+    CHECK(last.truth == FakeEngine::true_logits([&] {
+            std::vector<int32_t> ids = prompt.ids;
+            ids.resize(ids.size() + static_cast<size_t>(step), 5);
+            return ids;
+          }()));
+    CHECK(
+        (k.longest_decode == static_cast<int>(count) && k.longest_with_logits == k.longest_decode));
+    CHECK((t.longest_decode == k.longest_decode && b.longest_decode == k.longest_decode));
+  }
+  FakeEngine k({.has_logits = false}), t, b;
+  LastStep last;
+  localise({k, t, b}, 0, kFakeVocab, prompt, 3, &last);
+  CHECK((last.by_position.empty() && last.candidate.empty() && last.truth.size() == kFakeVocab));
 }
 
 TEST_CASE("localiser: a wrong token names the planted layer whose lag is missing or shifted") {

@@ -140,6 +140,18 @@ TEST_CASE("isolation: another sequence, a changed prefix, a second engine that s
   CHECK_THAT(shared.reason, ContainsText("'b' on a second engine") && ContainsText("step 7"));
 }
 
+TEST_CASE("isolation: a rewind leads to the same bits again, where one is offered") {
+  for (const bool snapshots : {true, false}) {
+    for (const int off : {-1, 0, 1, kRepeatSteps}) {
+      const ParityReport p =
+          isolate({.takes_snapshots = snapshots, .rewinds_off = off}, [] { return nullptr; });
+      INFO(off << p.reason);
+      CHECK(p.verdict == (off == 0 ? Verdict::kPass : Verdict::kNondeterministic));
+      CHECK(p.reason.starts_with(off == 0 ? "" : "prompt 'b' again after rewind(): step 0: id "));
+    }
+  }
+}
+
 TEST_CASE("isolation: errors of other kinds are nobody's finding") {
   struct Broken : FakeEngine {
     void restore(const Snapshot&) override { throw Error(ErrorKind::kCuda, "restore"); }

@@ -213,6 +213,8 @@ class Kinds(Pages):
         for words in (f"Errors of {label} by position", f"Errors of {label} by layer", "Prompt 'counting'",
                       "Hidden states at position 6", "Again: mkbench parity --only '<counting>:6'"):
             self.assertIn(words, reader.text())
+        parity["facts"], parity["diagnosis"]["text"] = ["right with <1> KV row", "wrong from 2 on"], "no known bug fits"
+        self.assertIn("Which bug: no known bug fitsright with <1> KV rowwrong from 2 onAgain:", self.read(report).text())
         self.assertEqual([("open" in a) for tag, a in reader.elements if a.get("class") == "parity"][:2], [False, True])
         self.assertEqual([(p["series"], p["x"], p["value"]) for p in points_of(reader, "2-norm of the error")],
                          [(label, 3, 0.02), (label, 6, 7.5), *(("baseline", 3 + i, (5 - i) / 100) for i in range(4)),
@@ -237,6 +239,35 @@ class Kinds(Pages):
         parity["failed_step"]["error_by_layer"] = errors((1, 0, 0))
         parity["error_by_position"] = []
         self.assertEqual(page_tables.failures(case), [])
+        spec = page_tables.charts.errors(errors((0.1, 0.2, None)), label, "position", "error", None)
+        self.assertEqual(spec["layer"][0]["encoding"]["color"]["scale"]["domain"], [label, "baseline"])
+
+    def test_a_failure_without_a_figure_says_why(self):
+        step, errors = {"position": 6}, [{"at": 6}]
+        for parity, why in (({"failed_step": step, "localised": "position 6"}, "this engine shows no logits"),
+                            ({"failed_step": step, "localised": "not localised: no room"}, "the step was not repeated"),
+                            ({"failed_step": None}, "no single step shows this failure"),
+                            ({"failed_step": step, "error_by_position": errors}, "")):
+            self.assertEqual(page_tables.no_figure(parity | {"verdict": "FAIL_TOKEN"}), why)
+            # A timed step may fail where the prompts have passed.
+            told = page_tables.no_figure(parity | {"verdict": "PASS"})
+            self.assertEqual(told, why if parity.get("localised") else "")
+
+    def test_a_reason_is_told_once(self):
+        report = self.example("failed")
+        case = report["cases"][0]
+        engine = case["engines"][1]
+        reason = engine["parity"]["reason"] = "5 of 9 tokens wrong"
+        engine.update(ms_per_tok=None, reasons=[reason, "a hang"], times_withheld=f"FAIL_TOKEN: {reason}")
+        case["reasons"] = [f"{engine['name']}: FAIL_TOKEN: {reason}"]
+        report["verdict"]["reasons"] = []
+        self.assertEqual(self.read(report).text().count(reason), 3)
+        report["verdict"]["reasons"] = [f"{case['name']}: {reason}" for reason in case["reasons"]]
+        text = self.read(report).text()
+        self.assertEqual((text.count(reason), text.count("a hang"), text.count("No times of")), (1, 1, 1))
+        engine["reasons"].pop()
+        text = self.read(report).text()
+        self.assertEqual((text.count(reason), text.count("No times of")), (1, 0))
 
     def test_an_interrupted_report(self):
         report = self.example("gpu")

@@ -52,7 +52,8 @@ struct FakeBehaviour {
   int missing_ids = 0;  // ids that decode() does not return
   bool has_logits = true;
   bool takes_forced = true, takes_snapshots = true, counts_launches = true;
-  bool modified_prefix = false;  // restore() finds other rows than save() did
+  bool modified_prefix = false;         // restore() finds other rows than save() did
+  std::optional<int> rewinds_off = {};  // rewind() is offered, and goes so many rows too far
   // Hidden states by the context so far; layers and positions are made up.
   std::function<std::vector<float>(const std::vector<int32_t>& context, int layer)> hidden = {};
   std::function<std::vector<float>(const std::vector<int32_t>& context, int layer, int row)>
@@ -86,7 +87,8 @@ class FakeEngine : public Engine {
             .one_launch = true,
             .forced = behaviour_.takes_forced,
             .snapshots = behaviour_.takes_snapshots,
-            .counted = behaviour_.counts_launches};
+            .counted = behaviour_.counts_launches,
+            .rewind = behaviour_.rewinds_off.has_value()};
   }
   void reset() override {
     if (!behaviour_.keeps_context) context_.clear();
@@ -132,6 +134,10 @@ class FakeEngine : public Engine {
     if (behaviour_.modified_prefix)
       throw Error(ErrorKind::kIntegrity, "fake: restore: rows were modified");
     context_.resize(static_cast<size_t>(s.position) + 1);
+  }
+  void rewind(int position) override {
+    context_.resize(static_cast<size_t>(position + *behaviour_.rewinds_off));
+    context_.push_back(-1);
   }
   std::optional<std::vector<float>> hidden(int layer) override {
     if (!behaviour_.hidden) return std::nullopt;
