@@ -157,11 +157,11 @@ def parity_of(case: dict, said: str) -> list:
                       "command": (parity.get("failed_step") or {}).get("command", ""),
                       "prompt": parity.get("text_prompt", ""), "text": parity.get("text", ""),
                       "checks": checks, "rows": rows, "all": len(parity["rows"])})
-    return found
+    return sorted(found, key=lambda judged: judged["kind"] != "bad")  # what failed first
 
 
 def number_text(value: float) -> str:
-    return f"{finite(value):,.4g}"
+    return f"{value:,.4g}" if abs(finite(value)) < 1e4 else f"{value:,.0f}"
 
 
 def samples_of(case: dict) -> list:
@@ -327,10 +327,17 @@ def group_view(page: Page, cases: list, prefill: bool, said: str) -> dict:
     no_share = "" if points["share"] or not points["ms"] else "; ".join(r for r in reasons if r) or "it was not timed"
     rows = sorted((row for x, case in at for row in result_rows(case, x, said)), key=lambda row: row["lossy"])
     tokens = first["axes"]["n_gen"]
-    what = "prefill and the first token" if prefill else f"decode, {tokens:,} tokens a block"
+    what = "prefill and the first token" if prefill else f"decode, {tokens:,} tokens a block" if tokens else "parity"
     return {"title": f"{first['model']['name']}: {what}", "axis": "prompt" if prefill else "depth", "prefill": prefill,
-            "rows": rows, "charts": made, "no_share": no_share, "has_share": bool(points["share"]),
+            "timed": prefill or tokens > 0, "rows": rows, "charts": made, "no_share": no_share, "has_share": bool(points["share"]),
             "cases": [case_view(page, case, x, single, said) for x, case in at]}
+
+
+def bugs_of(report: dict) -> list:
+    """The known bugs that explain failures: "engine on model: which bug"."""
+    return [f"{labels_of(case)[e['name']]} on {case['model']['name']}: {diagnosis['text']}"
+            for case in report["cases"] for e in case["engines"]
+            if (diagnosis := (e["parity"] or {}).get("diagnosis", {})).get("names")]
 
 
 def run_view(page: Page, report: dict, source: str) -> dict:
@@ -343,7 +350,8 @@ def run_view(page: Page, report: dict, source: str) -> dict:
     return {
         "source": source, "status": verdict["status"], "kind": kind_of(verdict["status"]),
         "exit_code": verdict["exit_code"], "reasons": verdict["reasons"], "interrupted": verdict["interrupted"],
-        "device": card_of(report), "on_cpu": card_of(report) == "cpu",
+        "device": card_of(report), "on_cpu": card_of(report) == "cpu", "bugs": bugs_of(report),
+        "twin": any("host-twin" in (e["name"], e.get("resolved_name")) for case in report["cases"] for e in case["engines"]),
         "made_by": ", ".join(part for part in (build_of(report), str(meta.get("finished", ""))) if part),
         "command": " ".join(str(word) for word in meta.get("argv", [])), "warnings": meta.get("warnings", []),
         "groups": [group_view(page, cases, key[2], said) for key, cases in groups.items()],

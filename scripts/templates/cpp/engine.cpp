@@ -14,12 +14,29 @@
 #include <cuda_bf16.h>
 using Bf16 = __nv_bfloat16;
 #else
-using Bf16 = uint16_t;
+#include <cstring>
+using Bf16 = uint16_t;  // the upper half of a float's bits: widen() and narrow() convert
 #endif
 
 #include "step_engine.h"
 
 namespace {
+
+#ifndef __CUDACC__
+inline float widen(Bf16 x) {
+  const uint32_t bits = uint32_t{x} << 16;
+  float value;
+  std::memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+// Rounds to the nearest, ties to even; x must not be NaN.
+inline Bf16 narrow(float x) {
+  uint32_t bits;
+  std::memcpy(&bits, &x, sizeof bits);
+  return static_cast<Bf16>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+#endif
 
 struct Mine : mkbench_step::Step {
   static constexpr const char* name = "@NAME@";  // as reports show it
@@ -32,6 +49,8 @@ struct Mine : mkbench_step::Step {
 
   mkbench_model m = {};  // sizes, rope_theta, rms_norm_eps
   // bf16, row-major [out, in], as Hugging Face stores them; read only: a change ends in INTEGRITY.
+  // embedding, head, final_norm, and of each of `layers`: input_norm, q, k, v, o, q_norm, k_norm,
+  // post_norm, gate, up, down; their shapes stand at struct Layer in step_engine.h.
   mkbench_step::Weights<Bf16> weights;
   mkbench_step::Memory<Bf16> keys, values;  // device [layers, max_context, kv_heads * head_dim]
   int32_t max_context = 0;                  // rows that the KV cache must hold
