@@ -15,9 +15,12 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <thread>
+#include <utility>
 
 #include "harness/flow/interrupt.h"
+#include "harness/hosts/process_tree.h"
 #include "harness/measure/statistics.h"
 #include "references/base/error.h"
 #include "references/base/regular_file.h"
@@ -54,6 +57,35 @@ int64_t oom_kills() {
   return 0;
 }
 
+// The processes of all hosts. A host that is forked under the lock is never taken for one that
+// another host has left behind.
+struct LiveHosts {
+  std::mutex mutex;
+  std::set<pid_t> pids;
+  const std::vector<pid_t> before = child_processes(getpid());  // inherited through exec()
+};
+LiveHosts& live_hosts() {
+  static LiveHosts hosts;
+  return hosts;
+}
+
+void forget_host(pid_t pid) {
+  const std::lock_guard lock(live_hosts().mutex);
+  live_hosts().pids.erase(pid);
+}
+
+// Ends what dead hosts have left to this process. Programs that this process runs itself are in its
+// own group.
+void end_orphans() {
+  LiveHosts& hosts = live_hosts();
+  const auto spare = [&](const ProcessSeen& child) {
+    const std::lock_guard lock(hosts.mutex);
+    return child.group == getpgrp() || hosts.pids.contains(child.pid) ||
+           std::find(hosts.before.begin(), hosts.before.end(), child.pid) != hosts.before.end();
+  };
+  end_children(spare, std::chrono::duration<double>(kLongestDeathSeconds));
+}
+
 std::string file_start(int fd) {
   std::array<char, 600> text{};
   const ssize_t n = pread(fd, text.data(), text.size(), 0);
@@ -75,6 +107,7 @@ struct ChildPlan {
   constexpr int kOutOfTheWay = 100;
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
+  prctl(PR_SET_CHILD_SUBREAPER, 1);  // what it starts stays below it, also behind a dead parent
   if (getppid() != plan.parent) _exit(1);  // the parent died before prctl()
   prctl(PR_SET_PTRACER, plan.parent);      // lets the parent's gdb attach where Yama restricts that
   const int score = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
@@ -134,9 +167,14 @@ void HostProcess::start() {
   oom_kills_ = oom_kills();
   started_ = Clock::now();
   const ChildPlan plan{getpid(), argv.data(), calls[1], progress[1], arena_.fd(), stderr_fd_};
-  pid_ = sockets && stderr_fd_ >= 0 ? fork() : -1;
-  const int error = errno;
-  if (pid_ == 0) become_host(plan);
+  int error = errno;
+  if (sockets && stderr_fd_ >= 0) {
+    const std::lock_guard lock(live_hosts().mutex);
+    pid_ = fork();
+    error = errno;
+    if (pid_ == 0) become_host(plan);
+    if (pid_ > 0) live_hosts().pids.insert(pid_);
+  }
   close(calls[1]);
   close(progress[1]);
   call_fd_ = calls[0];
@@ -281,7 +319,7 @@ void HostProcess::obey_interrupt(Running& running, const char* what) {
   const bool grace_over = seconds_since(*running.interrupted) > kInterruptGraceS;
   if (interrupt_count() < 2 && !grace_over) return;
   death_ = fmt::format("the host of {} was killed during '{}' after Ctrl-C", command_.holds, what);
-  kill_group(pid_);
+  kill_all(pid_);
   throw Interrupted{};
 }
 
@@ -313,9 +351,13 @@ void HostProcess::stop() {
   }
   if (told == 0) fail(ErrorKind::kHang, "cannot be stopped");
   stopped_ = WIFSTOPPED(status);
-  if (stopped_) return;
-  kill(-pid_, SIGKILL);  // ends what the host had started
-  pid_ = -1;
+  if (stopped_) {
+    for (const ProcessSeen& one : stop_below(pid_)) stopped_below_.push_back(one.pid);
+    return;
+  }
+  const pid_t group = std::exchange(pid_, -1);
+  forget_host(group);
+  kill_all(group);
   death_ = fmt::format("the host of {} {} while nothing was asked of it", command_.holds,
                        ending(status));
 }
@@ -323,6 +365,8 @@ void HostProcess::stop() {
 void HostProcess::resume() {
   if (!stopped_) return;
   kill(-pid_, SIGCONT);
+  for (const pid_t pid : stopped_below_) kill(pid, SIGCONT);
+  stopped_below_.clear();
   stopped_ = false;
 }
 
@@ -334,6 +378,7 @@ int HostProcess::reap(double seconds, bool interruptible) {
   while (pid_ > 0) {
     const pid_t ended = waitpid(pid_, &status, WNOHANG);
     if (ended == pid_ || (ended < 0 && errno == ECHILD)) {
+      forget_host(pid_);
       pid_ = -1;
       end_ = status;
       return status;
@@ -351,20 +396,26 @@ bool HostProcess::gone() const {
          info.si_pid == pid_;
 }
 
-// Ends every process of the group, also those that the host started and that outlive it. After 20 s
-// a process stuck in the operating system is left behind, or mkbench would hang too.
-void HostProcess::kill_group(pid_t group) {
+// Ends the host and every process that it started, in its group (`group`) or not, also those that
+// outlive it. After 20 s a process stuck in the operating system is left behind, or mkbench would
+// hang too.
+void HostProcess::kill_all(pid_t group) {
   if (group <= 0) return;  // kill() would signal other processes
+  const std::vector<ProcessSeen> below =
+      pid_ > 0 ? processes_below(pid_) : std::vector<ProcessSeen>{};
   kill(-group, SIGKILL);
-  if (pid_ <= 0) return;
-  reap(kLongestDeathSeconds);
-  kill(-group, SIGKILL);
+  for (const ProcessSeen& one : below) kill(one.pid, SIGKILL);
+  if (pid_ > 0) {
+    reap(kLongestDeathSeconds);
+    kill(-group, SIGKILL);
+  }
+  end_orphans();
 }
 
 void HostProcess::fail(ErrorKind kind, const std::string& how) {
   death_ = fmt::format("the host of {}: {}", command_.holds, how);
   death_kind_ = kind;
-  kill_group(pid_);
+  kill_all(pid_);
   throw Error(kind, death_);
 }
 
@@ -373,7 +424,7 @@ void HostProcess::died(const std::string& during) {
   const pid_t group = pid_;
   const int status = reap_leaving();
   const std::string how = pid_ > 0 ? "closed its channel" : ending(status);
-  kill_group(group);
+  kill_all(group);
   if (!hello_) {
     std::string said = file_start(stderr_fd_);
     const std::string prefix = command_.argv.front() + ": ";  // printed by the loader
@@ -427,7 +478,7 @@ void HostProcess::close_down() {
     call_fd_ = -1;
     const pid_t group = pid_;
     reap_leaving();
-    kill_group(group);
+    kill_all(group);
   }
   if (command_.profiler_s > 0 && stderr_fd_ >= 0) printed_ = read_all(stderr_fd_);
   for (int* fd : {&call_fd_, &progress_fd_, &stderr_fd_}) {

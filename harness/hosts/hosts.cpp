@@ -9,13 +9,16 @@
 #include <numeric>
 #include <set>
 #include <thread>
+#include <utility>
 
 #include "harness/device/host_machine.h"
 #include "harness/device/program_output.h"
 #include "harness/hosts/host_process.h"
+#include "harness/hosts/process_tree.h"
 #include "harness/wire/build_id.h"
 #include "references/base/data_root.h"
 #include "references/base/error.h"
+#include "references/base/one_line.h"
 #include "references/shared_snapshot.h"
 #include "references/snapshot.h"
 
@@ -102,8 +105,33 @@ void Hosts::end_idle(const std::string& but) {
   }
 }
 
+void Hosts::note_strays(const std::string& holds) {
+  const auto link = links_.find(holds);
+  if (link == links_.end() || !link->second->alive()) return;
+  const int host = link->second->facts().pid;
+  const pid_t session = getsid(host);
+  for (const ProcessSeen& one : processes_below(host)) {
+    if (one.session == session) continue;
+    strays_.try_emplace(
+        one.pid,
+        fmt::format("the host of {} has process {} in a session of its own: {}; it is stopped "
+                    "and ended with its host",
+                    holds, one.pid, one_line(one.command)));
+  }
+}
+
+std::vector<std::string> Hosts::take_strays() {
+  for (const auto& [holds, link] : links_) note_strays(holds);
+  std::vector<std::string> told;
+  for (auto& [pid, text] : strays_) {
+    if (!text.empty()) told.push_back(std::exchange(text, {}));
+  }
+  return told;
+}
+
 void Hosts::end_process(const std::string& engine) {
   const std::string holds = holder_of(engine);
+  note_strays(holds);
   links_.erase(holds);
   doubts_after_.erase(holds);
   doubts_between_.erase(holds);

@@ -66,6 +66,8 @@ class Hosts {
                         const std::function<int64_t()>& free_bytes);
   // Sum of what context_bytes() has found for the processes that still live.
   int64_t held_context_bytes() const;
+  // What the hosts have started in sessions of their own, a sentence each. A process is told once.
+  std::vector<std::string> take_strays();
   // For each host, the last failure with a traceback; the key is what the host holds.
   const std::map<std::string, Failed>& tracebacks() const { return tracebacks_; }
   // Ends the host of the judge's two other runs.
@@ -104,6 +106,7 @@ class Hosts {
   std::string end_for_work(const std::string& holds, const std::string& name,
                            const std::string& found);
 
+  void note_strays(const std::string& holds);
   std::string holder_of(const std::string& engine) const;
   int64_t largest_context() const;
 
@@ -112,6 +115,7 @@ class Hosts {
   const OnHang on_hang_;
   std::map<std::string, std::shared_ptr<HostLink>> links_;  // key: what the host holds
   std::map<std::string, Failed> tracebacks_;
+  std::map<int, std::string> strays_;             // key: process id; empty: told
   std::map<std::string, int64_t> idle_bytes_;     // key: as links_
   std::map<std::string, int64_t> context_bytes_;  // key: as links_
   bool one_ = false;

@@ -13,7 +13,9 @@
 #include "references/base/error.h"
 #include "tests/support/catch2.h"
 #include "tests/support/fake_link.h"
+#include "tests/support/process_state.h"
 #include "tests/support/random_model.h"
+#include "tests/support/script_host.h"
 
 namespace mkbench {
 namespace {
@@ -65,6 +67,32 @@ TEST_CASE("each engine has the kind of host that its row names; the judge's runs
   fakes.link("./engine.py").on_traceback({.message = "last", .traceback = "at 2"});
   CHECK(fakes.hosts.tracebacks().size() == 1);
   CHECK(fakes.hosts.tracebacks().at("./engine.py").message == "last");
+}
+
+TEST_CASE("what a host has put into a session of its own is told once") {
+  const testing::Script script(
+      "subprocess.Popen(['sleep', '998'])\n"
+      "stray = subprocess.Popen(['sleep', '999'], start_new_session=True)\n"
+      "while not open(f'/proc/{stray.pid}/cmdline').read(): pass\n"  // exec() fills it in
+      "hello()\nserve(lambda: ok(stray.pid))");
+  const StartHost start = [&](HostKind, const std::string&) {
+    return std::make_shared<HostProcess>(script.command());
+  };
+  Hosts hosts(start, 60);
+  const auto pid = ask<Answered>(hosts.about_card(), FinishCall{}, kQuestion).state.position;
+  CHECK(hosts.take_strays() ==
+        std::vector<std::string>{"the host of the card has process " + std::to_string(pid) +
+                                 " in a session of its own: sleep 999; it is stopped and ended "
+                                 "with its host"});
+  CHECK(hosts.take_strays().empty());
+  hosts.end_idle("");
+  CHECK(testing::is_gone(pid));
+
+  hosts.expect("ring");
+  hosts.end_process("ring");
+  const std::vector<std::string> told = hosts.take_strays();
+  REQUIRE(told.size() == 1);
+  CHECK_THAT(told[0], ContainsText("the host of ring has process "));
 }
 
 TEST_CASE("a turn stops every other host, and flushes in the engine's own") {

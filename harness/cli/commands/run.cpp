@@ -276,6 +276,7 @@ class Run {
       if (const auto* held = std::get_if<MemoryHeld>(&event)) outlook_.note_held(job, held->bytes);
     });
     run_case(job, HostServices(job, hosts_), sink);
+    for (const std::string& stray : hosts_.take_strays()) warn(stray);
     collector.finish(interrupt_count() > 0);
     report_.interrupted = report_.interrupted || collector.interrupted();
     repeat_apart(job, collector.report());
