@@ -14,8 +14,6 @@
 #include <csignal>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <set>
 #include <thread>
 #include <utility>
 
@@ -42,48 +40,6 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-// How many processes the kernel has killed for lack of memory: in this container if /sys/fs/cgroup
-// is the container's own control group, else on the machine; 0 if unknown.
-int64_t oom_kills() {
-  for (const char* path : {"/sys/fs/cgroup/memory.events", "/proc/vmstat"}) {
-    std::ifstream file(path);
-    int64_t count = 0;
-    for (std::string key; file >> key >> count;) {
-      if (key == "oom_kill") return count;
-    }
-  }
-  return 0;
-}
-
-// The processes of all hosts. A host that is forked under the lock is never taken for one that
-// another host has left behind.
-struct LiveHosts {
-  std::mutex mutex;
-  std::set<pid_t> pids;
-  const std::vector<pid_t> before = child_processes(getpid());  // inherited through exec()
-};
-LiveHosts& live_hosts() {
-  static LiveHosts hosts;
-  return hosts;
-}
-
-void forget_host(pid_t pid) {
-  const std::lock_guard lock(live_hosts().mutex);
-  live_hosts().pids.erase(pid);
-}
-
-// Ends what dead hosts have left to this process. Programs that this process runs itself are in its
-// own group.
-void end_orphans() {
-  LiveHosts& hosts = live_hosts();
-  const auto spare = [&](const ProcessSeen& child) {
-    const std::lock_guard lock(hosts.mutex);
-    return child.group == getpgrp() || hosts.pids.contains(child.pid) ||
-           std::find(hosts.before.begin(), hosts.before.end(), child.pid) != hosts.before.end();
-  };
-  end_children(spare, std::chrono::duration<double>(kLongestDeathSeconds));
 }
 
 std::string file_start(int fd) {
@@ -167,14 +123,9 @@ void HostProcess::start() {
   oom_kills_ = oom_kills();
   started_ = Clock::now();
   const ChildPlan plan{getpid(), argv.data(), calls[1], progress[1], arena_.fd(), stderr_fd_};
-  int error = errno;
-  if (sockets && stderr_fd_ >= 0) {
-    const std::lock_guard lock(live_hosts().mutex);
-    pid_ = fork();
-    error = errno;
-    if (pid_ == 0) become_host(plan);
-    if (pid_ > 0) live_hosts().pids.insert(pid_);
-  }
+  pid_ = sockets && stderr_fd_ >= 0 ? fork_known() : -1;
+  const int error = errno;
+  if (pid_ == 0) become_host(plan);
   close(calls[1]);
   close(progress[1]);
   call_fd_ = calls[0];
@@ -356,7 +307,7 @@ void HostProcess::stop() {
     return;
   }
   const pid_t group = std::exchange(pid_, -1);
-  forget_host(group);
+  forget_known(group);
   kill_all(group);
   death_ = fmt::format("the host of {} {} while nothing was asked of it", command_.holds,
                        ending(status));
@@ -378,7 +329,7 @@ int HostProcess::reap(double seconds, bool interruptible) {
   while (pid_ > 0) {
     const pid_t ended = waitpid(pid_, &status, WNOHANG);
     if (ended == pid_ || (ended < 0 && errno == ECHILD)) {
-      forget_host(pid_);
+      forget_known(pid_);
       pid_ = -1;
       end_ = status;
       return status;
@@ -409,7 +360,7 @@ void HostProcess::kill_all(pid_t group) {
     reap(kLongestDeathSeconds);
     kill(-group, SIGKILL);
   }
-  end_orphans();
+  end_orphans(std::chrono::duration<double>(kLongestDeathSeconds));
 }
 
 void HostProcess::fail(ErrorKind kind, const std::string& how) {
@@ -449,10 +400,8 @@ std::string HostProcess::ending(int status) {
 }
 
 void HostProcess::end(ErrorKind kind, const std::string& why) {
-  if (death_.empty()) {
-    death_ = why;
-    death_kind_ = kind;
-  }
+  death_ = why;
+  death_kind_ = kind;
   close_down();
 }
 

@@ -84,9 +84,9 @@ class HostProcess final : public HostLink {
   Arena arena_;
   int call_fd_ = -1, progress_fd_ = -1, stderr_fd_ = -1;
   pid_t pid_ = -1;
-  int end_ = -1;         // how the process ended, as waitpid() gives it; -1 while it lives
+  int end_ = -1;  // how the process ended, as waitpid() gives it; -1 while it lives
   std::vector<pid_t> stopped_below_;  // what stop() has stopped beside the host
-  std::string printed_;  // what the profiler had printed when it ended
+  std::string printed_;               // what the profiler had printed when it ended
   bool hello_ = false, stopped_ = false, asked_progress_ = false;
   int64_t oom_kills_ = 0;  // oom_kills() when the running call began
   std::string death_;      // why the host has ended; empty while it lives

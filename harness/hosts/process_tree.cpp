@@ -4,10 +4,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <mutex>
+#include <set>
 #include <sstream>
 #include <string_view>
 #include <thread>
@@ -25,6 +28,18 @@ constexpr std::chrono::seconds kLongestStop{1};
 constexpr std::string_view kStandsStill = "TtZXD";
 
 fs::path folder_of(pid_t pid) { return fs::path("/proc") / std::to_string(pid); }
+
+struct KnownChildren {
+  std::mutex mutex;  // held during the fork: a child that can be seen is in the set
+  std::set<pid_t> pids;
+  KnownChildren() {
+    for (const pid_t child : child_processes(getpid())) pids.insert(child);
+  }
+};
+KnownChildren& known_children() {
+  static KnownChildren known;
+  return known;
+}
 
 // pid 0: there is no such process.
 ProcessSeen process_of(pid_t pid) {
@@ -99,6 +114,40 @@ void end_children(const std::function<bool(const ProcessSeen&)>& spare,
     }
     if (left) std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
+}
+
+pid_t fork_known() {
+  KnownChildren& known = known_children();
+  const std::lock_guard lock(known.mutex);
+  const pid_t pid = fork();
+  const int error = errno;
+  if (pid > 0) known.pids.insert(pid);
+  errno = error;
+  return pid;
+}
+
+void forget_known(pid_t pid) {
+  const std::lock_guard lock(known_children().mutex);
+  known_children().pids.erase(pid);
+}
+
+void end_orphans(std::chrono::duration<double> longest) {
+  const auto spare = [](const ProcessSeen& child) {
+    const std::lock_guard lock(known_children().mutex);
+    return child.group == getpgrp() || known_children().pids.contains(child.pid);
+  };
+  end_children(spare, longest);
+}
+
+int64_t oom_kills() {
+  for (const char* path : {"/sys/fs/cgroup/memory.events", "/proc/vmstat"}) {
+    std::ifstream file(path);
+    int64_t count = 0;
+    for (std::string key; file >> key >> count;) {
+      if (key == "oom_kill") return count;
+    }
+  }
+  return 0;
 }
 
 }  // namespace mkbench

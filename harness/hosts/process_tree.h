@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
@@ -31,5 +32,17 @@ std::vector<ProcessSeen> stop_below(pid_t ancestor);
 // (PR_SET_CHILD_SUBREAPER), as mkbench is.
 void end_children(const std::function<bool(const ProcessSeen&)>& spare,
                   std::chrono::duration<double> longest);
+
+// fork() for a child that end_orphans() spares until it is forgotten.
+pid_t fork_known();
+void forget_known(pid_t pid);
+// end_children() for what dead hosts have left to this process. Also spares children that this
+// process had before the first fork_known(), and the programs that it runs itself: these are in its
+// own group.
+void end_orphans(std::chrono::duration<double> longest);
+
+// How many processes the kernel has killed for lack of memory: in this container if /sys/fs/cgroup
+// is the container's own control group, else on the machine; 0 if unknown.
+int64_t oom_kills();
 
 }  // namespace mkbench

@@ -260,7 +260,8 @@ TEST_CASE("processes that start others without end are stopped and ended with th
     return count() != before;
   };
   {
-    ScriptHost host("steps = os.open('" + steps.string() + R"(', os.O_CREAT | os.O_APPEND | os.O_WRONLY)
+    ScriptHost host("steps = os.open('" + steps.string() +
+                    R"(', os.O_CREAT | os.O_APPEND | os.O_WRONLY)
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 if os.fork() == 0:
     os.setsid()
