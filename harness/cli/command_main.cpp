@@ -5,13 +5,15 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 
 #include "harness/cli/command_line.h"
 #include "harness/flow/interrupt.h"
-#include "harness/hosts/host_process.h"
+#include "harness/hosts/process_tree.h"
 #include "harness/report/known_errors.h"
 #include "harness/report/verdict.h"
 #include "references/base/data_root.h"
@@ -34,7 +36,12 @@ namespace {
 // Ends the processes that this run started, not those inherited from a shell that used exec.
 struct LeftProcesses {
   const std::vector<pid_t> before = child_processes(getpid());
-  ~LeftProcesses() { end_left_processes(before); }
+  ~LeftProcesses() {
+    const auto was_there = [this](const ProcessSeen& child) {
+      return std::find(before.begin(), before.end(), child.pid) != before.end();
+    };
+    end_children(was_there, std::chrono::seconds(2));
+  }
 };
 
 // Opens closed standard streams on /dev/null, so that no socket gets their descriptors.

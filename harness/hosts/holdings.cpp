@@ -39,9 +39,7 @@ bool grows(const std::vector<Holding>& seen, int64_t Holding::*what, double step
 }  // namespace
 
 Holding holding_of(pid_t pid) {
-  size_t processes = child_processes(pid).size();
-  if (pid != getpid()) processes += child_processes(getpid()).size();
-  return {static_cast<int64_t>(processes), threads_of(pid),
+  return {std::ssize(child_processes(pid)), threads_of(pid),
           resident_pages(pid) * sysconf(_SC_PAGESIZE)};
 }
 

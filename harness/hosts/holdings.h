@@ -5,12 +5,12 @@
 #include <string>
 #include <vector>
 
-#include "harness/hosts/host_process.h"
+#include "harness/hosts/process_tree.h"
 
 namespace mkbench {
 
 struct Holding {
-  int64_t processes = 0;  // children, and processes that have left their parent for this process
+  int64_t processes = 0;  // children; a host also gets those that left their parent
   int64_t threads = 0;
   int64_t bytes = 0;  // resident, and on the device
 };

@@ -14,10 +14,11 @@
 #include <csignal>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <thread>
+#include <utility>
 
 #include "harness/flow/interrupt.h"
+#include "harness/hosts/process_tree.h"
 #include "harness/measure/statistics.h"
 #include "references/base/error.h"
 #include "references/base/regular_file.h"
@@ -41,19 +42,6 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// How many processes the kernel has killed for lack of memory: in this container if /sys/fs/cgroup
-// is the container's own control group, else on the machine; 0 if unknown.
-int64_t oom_kills() {
-  for (const char* path : {"/sys/fs/cgroup/memory.events", "/proc/vmstat"}) {
-    std::ifstream file(path);
-    int64_t count = 0;
-    for (std::string key; file >> key >> count;) {
-      if (key == "oom_kill") return count;
-    }
-  }
-  return 0;
-}
-
 std::string file_start(int fd) {
   std::array<char, 600> text{};
   const ssize_t n = pread(fd, text.data(), text.size(), 0);
@@ -75,6 +63,7 @@ struct ChildPlan {
   constexpr int kOutOfTheWay = 100;
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
+  prctl(PR_SET_CHILD_SUBREAPER, 1);  // what it starts stays below it, also behind a dead parent
   if (getppid() != plan.parent) _exit(1);  // the parent died before prctl()
   prctl(PR_SET_PTRACER, plan.parent);      // lets the parent's gdb attach where Yama restricts that
   const int score = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
@@ -134,7 +123,7 @@ void HostProcess::start() {
   oom_kills_ = oom_kills();
   started_ = Clock::now();
   const ChildPlan plan{getpid(), argv.data(), calls[1], progress[1], arena_.fd(), stderr_fd_};
-  pid_ = sockets && stderr_fd_ >= 0 ? fork() : -1;
+  pid_ = sockets && stderr_fd_ >= 0 ? fork_known() : -1;
   const int error = errno;
   if (pid_ == 0) become_host(plan);
   close(calls[1]);
@@ -281,7 +270,7 @@ void HostProcess::obey_interrupt(Running& running, const char* what) {
   const bool grace_over = seconds_since(*running.interrupted) > kInterruptGraceS;
   if (interrupt_count() < 2 && !grace_over) return;
   death_ = fmt::format("the host of {} was killed during '{}' after Ctrl-C", command_.holds, what);
-  kill_group(pid_);
+  kill_all(pid_);
   throw Interrupted{};
 }
 
@@ -313,9 +302,13 @@ void HostProcess::stop() {
   }
   if (told == 0) fail(ErrorKind::kHang, "cannot be stopped");
   stopped_ = WIFSTOPPED(status);
-  if (stopped_) return;
-  kill(-pid_, SIGKILL);  // ends what the host had started
-  pid_ = -1;
+  if (stopped_) {
+    for (const ProcessSeen& one : stop_below(pid_)) stopped_below_.push_back(one.pid);
+    return;
+  }
+  const pid_t group = std::exchange(pid_, -1);
+  forget_known(group);
+  kill_all(group);
   death_ = fmt::format("the host of {} {} while nothing was asked of it", command_.holds,
                        ending(status));
 }
@@ -323,6 +316,8 @@ void HostProcess::stop() {
 void HostProcess::resume() {
   if (!stopped_) return;
   kill(-pid_, SIGCONT);
+  for (const pid_t pid : stopped_below_) kill(pid, SIGCONT);
+  stopped_below_.clear();
   stopped_ = false;
 }
 
@@ -334,6 +329,7 @@ int HostProcess::reap(double seconds, bool interruptible) {
   while (pid_ > 0) {
     const pid_t ended = waitpid(pid_, &status, WNOHANG);
     if (ended == pid_ || (ended < 0 && errno == ECHILD)) {
+      forget_known(pid_);
       pid_ = -1;
       end_ = status;
       return status;
@@ -351,20 +347,26 @@ bool HostProcess::gone() const {
          info.si_pid == pid_;
 }
 
-// Ends every process of the group, also those that the host started and that outlive it. After 20 s
-// a process stuck in the operating system is left behind, or mkbench would hang too.
-void HostProcess::kill_group(pid_t group) {
+// Ends the host and every process that it started, in its group (`group`) or not, also those that
+// outlive it. After 20 s a process stuck in the operating system is left behind, or mkbench would
+// hang too.
+void HostProcess::kill_all(pid_t group) {
   if (group <= 0) return;  // kill() would signal other processes
+  const std::vector<ProcessSeen> below =
+      pid_ > 0 ? processes_below(pid_) : std::vector<ProcessSeen>{};
   kill(-group, SIGKILL);
-  if (pid_ <= 0) return;
-  reap(kLongestDeathSeconds);
-  kill(-group, SIGKILL);
+  for (const ProcessSeen& one : below) kill(one.pid, SIGKILL);
+  if (pid_ > 0) {
+    reap(kLongestDeathSeconds);
+    kill(-group, SIGKILL);
+  }
+  end_orphans(std::chrono::duration<double>(kLongestDeathSeconds));
 }
 
 void HostProcess::fail(ErrorKind kind, const std::string& how) {
   death_ = fmt::format("the host of {}: {}", command_.holds, how);
   death_kind_ = kind;
-  kill_group(pid_);
+  kill_all(pid_);
   throw Error(kind, death_);
 }
 
@@ -373,7 +375,7 @@ void HostProcess::died(const std::string& during) {
   const pid_t group = pid_;
   const int status = reap_leaving();
   const std::string how = pid_ > 0 ? "closed its channel" : ending(status);
-  kill_group(group);
+  kill_all(group);
   if (!hello_) {
     std::string said = file_start(stderr_fd_);
     const std::string prefix = command_.argv.front() + ": ";  // printed by the loader
@@ -398,10 +400,8 @@ std::string HostProcess::ending(int status) {
 }
 
 void HostProcess::end(ErrorKind kind, const std::string& why) {
-  if (death_.empty()) {
-    death_ = why;
-    death_kind_ = kind;
-  }
+  death_ = why;
+  death_kind_ = kind;
   close_down();
 }
 
@@ -427,7 +427,7 @@ void HostProcess::close_down() {
     call_fd_ = -1;
     const pid_t group = pid_;
     reap_leaving();
-    kill_group(group);
+    kill_all(group);
   }
   if (command_.profiler_s > 0 && stderr_fd_ >= 0) printed_ = read_all(stderr_fd_);
   for (int* fd : {&call_fd_, &progress_fd_, &stderr_fd_}) {

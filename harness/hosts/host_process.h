@@ -36,7 +36,7 @@ class HostProcess final : public HostLink {
  public:
   // Throws Error(kRuntime) with errno's text if no process can be made.
   explicit HostProcess(HostCommand command);
-  // Ends the host: closes its socket, then kills its process group.
+  // Ends the host: closes its socket, then kills all that it started.
   ~HostProcess() override;
   HostProcess(const HostProcess&) = delete;
   HostProcess& operator=(const HostProcess&) = delete;
@@ -71,7 +71,7 @@ class HostProcess final : public HostLink {
   std::optional<HangTold> ask_hang();
   void obey_interrupt(Running& running, const char* what);
   void resume();
-  void kill_group(pid_t group);
+  void kill_all(pid_t group);
   int reap(double seconds, bool interruptible = false);
   int reap_leaving();
   bool gone() const;
@@ -84,8 +84,9 @@ class HostProcess final : public HostLink {
   Arena arena_;
   int call_fd_ = -1, progress_fd_ = -1, stderr_fd_ = -1;
   pid_t pid_ = -1;
-  int end_ = -1;         // how the process ended, as waitpid() gives it; -1 while it lives
-  std::string printed_;  // what the profiler had printed when it ended
+  int end_ = -1;  // how the process ended, as waitpid() gives it; -1 while it lives
+  std::vector<pid_t> stopped_below_;  // what stop() has stopped beside the host
+  std::string printed_;               // what the profiler had printed when it ended
   bool hello_ = false, stopped_ = false, asked_progress_ = false;
   int64_t oom_kills_ = 0;  // oom_kills() when the running call began
   std::string death_;      // why the host has ended; empty while it lives
@@ -96,14 +97,6 @@ class HostProcess final : public HostLink {
   mutable std::mutex progress_mutex_;
   ProgressTold progress_;
 };
-
-// Kills this process's children except `but`, for up to 2 s. Called when all hosts have ended: a
-// process that a host started outside its process group is then a child of this one
-// (PR_SET_CHILD_SUBREAPER).
-void end_left_processes(const std::vector<pid_t>& but);
-
-// The children of the process `parent`, as the kernel lists them.
-std::vector<pid_t> child_processes(pid_t parent);
 
 // "signal 11 (Segmentation fault)"
 std::string signal_text(int signal);

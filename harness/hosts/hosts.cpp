@@ -4,47 +4,26 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
 #include <numeric>
 #include <set>
-#include <thread>
+#include <utility>
 
 #include "harness/device/host_machine.h"
 #include "harness/device/program_output.h"
 #include "harness/hosts/host_process.h"
+#include "harness/hosts/process_tree.h"
 #include "harness/wire/build_id.h"
 #include "references/base/data_root.h"
 #include "references/base/error.h"
+#include "references/base/one_line.h"
 #include "references/shared_snapshot.h"
 #include "references/snapshot.h"
 
 namespace mkbench {
 namespace {
 
-constexpr char kJudgesRuns[] = "the judge's runs", kCard[] = "the card";
-// Device work that is still running kLeftBehindS after its call has returned counts as left behind;
-// the wait for its end takes at most kLeftBehindLimitS.
-constexpr double kLeftBehindS = 0.25, kLeftBehindLimitS = 5;
-// The card is busy if most of kCardTries flushes exceed kBusyFactor x the quiet time + kBusyMs: a
-// kernel of another context keeps the card for a time slice of about 2 ms before a flush runs.
-constexpr int kCardTries = 5, kQuietTries = 16;
-constexpr double kBusyFactor = 2, kBusyMs = 1;
-// If this many consecutive looks find work on the card, the engine has left it behind, even if each
-// piece of work had ended at the second look.
-constexpr int kMostDoubts = 3;
-// How long the card may take to become quiet, unless --timeout is shorter. A kernel that shares
-// the card by time slices lets some flushes pass, so quiet means that none of kQuietTries waits.
-constexpr double kQuietWaitS = 10;
-
-// A host that cannot be stopped is dead afterwards; the next call to it reports why.
-void stop_other(HostLink& link) {
-  try {
-    link.stop();
-  } catch (const Error&) {
-    if (link.alive()) throw;
-  }
-}
+constexpr char kJudgesRuns[] = "the judge's runs";
 
 // The file that a shell would run for `name`; `name` itself where it is a path, or is not found.
 std::string find_program(const std::string& name) {
@@ -81,6 +60,14 @@ StartHost start_processes(const std::string& python) {
   };
 }
 
+void Hosts::stop_other(HostLink& link) {
+  try {
+    link.stop();
+  } catch (const Error&) {
+    if (link.alive()) throw;
+  }
+}
+
 std::shared_ptr<HostLink> Hosts::shared_link(const std::string& holds, HostKind kind) {
   std::shared_ptr<HostLink>& link = links_[holds];
   if (link == nullptr || !link->alive()) {
@@ -102,11 +89,35 @@ void Hosts::end_idle(const std::string& but) {
   }
 }
 
+void Hosts::note_strays(const std::string& holds) {
+  const auto link = links_.find(holds);
+  if (link == links_.end() || !link->second->alive()) return;
+  const int host = link->second->facts().pid;
+  const pid_t session = getsid(host);
+  for (const ProcessSeen& one : processes_below(host)) {
+    if (one.session == session) continue;
+    strays_.try_emplace(
+        one.pid,
+        fmt::format("the host of {} has process {} in a session of its own: {}; it is stopped "
+                    "and ended with its host",
+                    holds, one.pid, one_line(one.command)));
+  }
+}
+
+std::vector<std::string> Hosts::take_strays() {
+  for (const auto& [holds, link] : links_) note_strays(holds);
+  std::vector<std::string> told;
+  for (auto& [pid, text] : strays_) {
+    if (!text.empty()) told.push_back(std::exchange(text, {}));
+  }
+  return told;
+}
+
 void Hosts::end_process(const std::string& engine) {
   const std::string holds = holder_of(engine);
+  note_strays(holds);
   links_.erase(holds);
   doubts_after_.erase(holds);
-  doubts_between_.erase(holds);
   if (last_turn_ == holds) last_turn_.clear();
 }
 
@@ -126,13 +137,7 @@ ModelWeights Hosts::load(const Model& model, int depth) {
 
 std::unique_ptr<Engine> Hosts::open(const EngineRequest& request, const ModelWeights& weights) {
   if (one_) end_idle(holder_of(request.name));
-  // Before the first engine of the run the card is as quiet as it will ever be.
-  if (request.cuda && !one_ && quiet_card_ms_ == 0) {
-    const FlushCall flush{true, request.gpu};
-    for (int i = 0; i < 2; ++i) try_card(flush);  // the first flush allocates the buffer
-    for (int i = 0; i < kQuietTries; ++i)
-      quiet_card_ms_ = std::max(quiet_card_ms_, try_card(flush));
-  }
+  if (request.cuda && !one_ && quiet_card_ms_ == 0) learn_quiet_card(FlushCall{true, request.gpu});
   const std::string holds = holder_of(request.name);
   const HostKind kind = host_kind(request.name);
   auto engine =
@@ -208,8 +213,9 @@ void Hosts::take_turn(Engine& engine, const FlushCall& flush) {
   // FinishCall waits for the work that prepared this turn, so work that is found afterwards belongs
   // to another engine or program.
   ask<Answered>(own, FinishCall{}, kQuestion);
-  if (last_turn_ != holder_of(host_engine(engine).name())) need_quiet_card(flush);
-  last_turn_ = holder_of(host_engine(engine).name());
+  const std::string holds = holder_of(host_engine(engine).name());
+  if (last_turn_ != holds) need_quiet_card(own, holds, flush);
+  last_turn_ = holds;
   ask<Flushed>(own, flush, kQuestion);
 }
 
@@ -222,103 +228,6 @@ LaunchTrace Hosts::trace(Engine& engine, int n) {
     if (!traced.link().alive()) throw;
     return {.problem = error.what()};
   }
-}
-
-double Hosts::try_card(const FlushCall& flush) {
-  return ask<Flushed>(about_card(), flush, kQuestion).ms;
-}
-
-// Describes other work on the card, which shows if more than `most_slow` of `tries` flushes wait.
-// Empty if the card is quiet, on a CPU, and after hold_one(true), as only one process may use it.
-std::string Hosts::card_work(const FlushCall& flush, int tries, int most_slow) {
-  if (!flush.cuda || one_ || quiet_card_ms_ == 0) return "";
-  int slow = 0;
-  double slowest_ms = 0;
-  for (int i = 0; i < tries; ++i) {
-    const double ms = try_card(flush);
-    slow += ms > kBusyFactor * quiet_card_ms_ + kBusyMs;
-    slowest_ms = std::max(slowest_ms, ms);
-  }
-  if (slow <= most_slow) return "";
-  return fmt::format(
-      "after the call had returned, {} of {} flushes of L2 by another process waited and took up "
-      "to {:.2f} ms; on the quiet card {:.2f} ms",
-      slow, tries, slowest_ms, quiet_card_ms_);
-}
-
-Hosts::CardLook Hosts::look_for_work(int& doubts, const FlushCall& flush) {
-  CardLook look{card_work(flush, kCardTries, kCardTries / 2), false};
-  if (look.found.empty()) {
-    doubts = 0;
-  } else {
-    look.stays = !card_work(flush, kCardTries, kCardTries / 2).empty() || ++doubts == kMostDoubts;
-  }
-  return look;
-}
-
-// Ends the host of an engine: what it has left on the card ends with its contexts. Returns the
-// reason for the engine's verdict.
-std::string Hosts::end_for_work(const std::string& holds, const std::string& name,
-                                const std::string& found) {
-  const std::string why = fmt::format("{} left work on its device: {}", name, found);
-  if (const auto link = links_.find(holds); link != links_.end()) {
-    link->second->end(ErrorKind::kIntegrity, why);
-    links_.erase(link);
-  }
-  return why;
-}
-
-// Waits for a quiet card. Work that stays after the host of `name` has ended is another program's.
-void Hosts::wait_for_quiet_card(const std::string& name, const FlushCall& flush) {
-  const double limit_s = std::min(kQuietWaitS, timeout_s_);
-  const auto begin = std::chrono::steady_clock::now();
-  const auto waited = [&] {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin);
-  };
-  std::string found;
-  do {
-    found = card_work(flush, kQuietTries, 0);
-    if (found.empty()) return;
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
-  } while (waited().count() < limit_s);
-  throw Error(ErrorKind::kEnvUnfit,
-              fmt::format("another program uses the card: {}, also {:g} s after the process of {} "
-                          "had ended",
-                          found, limit_s, name));
-}
-
-// Work that appears between two turns was begun by the engine that ran last: all others were
-// stopped. The next call of that engine reports it.
-void Hosts::need_quiet_card(const FlushCall& flush) {
-  const CardLook look = look_for_work(doubts_between_[last_turn_], flush);
-  if (look.stays) {
-    if (!last_turn_.empty()) end_for_work(last_turn_, last_turn_, look.found);
-    wait_for_quiet_card(last_turn_, flush);
-  }
-  if (flush.cuda && links_.contains(kCard)) stop_other(*links_.at(kCard));
-}
-
-std::string Hosts::end_turn(Engine& engine, const FlushCall& flush) {
-  const std::string holds = holder_of(host_engine(engine).name()),
-                    name = engine.capabilities().name;
-  const auto blame = [&](const std::string& found) {
-    const std::string why = end_for_work(holds, name, found);
-    wait_for_quiet_card(name, flush);
-    throw Error(ErrorKind::kIntegrity, why);
-  };
-  const auto begin = std::chrono::steady_clock::now();
-  try {
-    ask<Answered>(host_engine(engine).link(), FinishCall{}, {kLeftBehindLimitS, kLeftBehindLimitS});
-  } catch (const Error& error) {
-    if (error.kind() != ErrorKind::kHang && error.kind() != ErrorKind::kTimeout) throw;
-    blame(fmt::format("it was still busy {:g} s after the call had returned", kLeftBehindLimitS));
-  }
-  const std::chrono::duration<double> s = std::chrono::steady_clock::now() - begin;
-  if (s.count() > kLeftBehindS)
-    blame(fmt::format("it was busy for {:.2f} s after the call had returned", s.count()));
-  const CardLook look = look_for_work(doubts_after_[holds], flush);
-  if (look.stays) blame(look.found);
-  return look.found;
 }
 
 }  // namespace mkbench

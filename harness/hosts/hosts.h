@@ -66,6 +66,8 @@ class Hosts {
                         const std::function<int64_t()>& free_bytes);
   // Sum of what context_bytes() has found for the processes that still live.
   int64_t held_context_bytes() const;
+  // What the hosts have started in sessions of their own, a sentence each. A process is told once.
+  std::vector<std::string> take_strays();
   // For each host, the last failure with a traceback; the key is what the host holds.
   const std::map<std::string, Failed>& tracebacks() const { return tracebacks_; }
   // Ends the host of the judge's two other runs.
@@ -75,21 +77,26 @@ class Hosts {
   void take_turn(Engine& engine, const FlushCall& flush);
   // Waits until the engine's work on its device is over. On a GPU a host that holds no engine then
   // times flushes of L2, because the wait misses work in other contexts of the engine's process.
-  // Throws Error(kIntegrity) for an engine that has left work behind, and ends its host. If only
-  // the first of two looks finds work, returns what it found: the turn's times then do not count,
-  // and an engine with several such turns in a row has left work behind.
+  // Throws Error(kIntegrity) for an engine that has left work behind, and ends its host; if work
+  // goes on then, it is another process's, and the error is of kind kEnvUnfit. If only the first of
+  // two looks finds work, returns what it found: the turn's times then do not count, and an engine
+  // with several such turns in a row has left work behind.
   std::string end_turn(Engine& engine, const FlushCall& flush);
   // Records what reaches the card while the engine decodes n tokens. The recorder stays in the
   // engine's process, so no other engine gets this process. Throws Error if the process has died.
   LaunchTrace trace(Engine& engine, int n);
 
  private:
+  static constexpr char kCard[] = "the card";
+
   std::shared_ptr<HostLink> shared_link(const std::string& holds, HostKind kind);
   HostLink& link(const std::string& holds, HostKind kind) { return *shared_link(holds, kind); }
 
+  // The rest of this part is in hosts_card.cpp.
   // Milliseconds of a flush of L2 by the host that holds no engine: 0.2 on a quiet H100, several
   // if another process has work on the card.
   double try_card(const FlushCall& flush);
+  void learn_quiet_card(const FlushCall& flush);
   std::string card_work(const FlushCall& flush, int tries, int most_slow);
   // found: what shows that work is on the card; empty if the card is quiet. stays: a second look
   // finds work too, or the last kMostDoubts looks all found some.
@@ -99,11 +106,21 @@ class Hosts {
   };
   // doubts: number of consecutive looks, up to this one, that have found work.
   CardLook look_for_work(int& doubts, const FlushCall& flush);
-  void wait_for_quiet_card(const std::string& name, const FlushCall& flush);
-  void need_quiet_card(const FlushCall& flush);
-  std::string end_for_work(const std::string& holds, const std::string& name,
-                           const std::string& found);
+  // Who has a context on the card, as the driver lists them.
+  struct CardUsers {
+    std::vector<std::string> with_helpers;  // hosts below which another process has one
+    std::string foreign;  // ", process 123 (name)": no host's; empty where that is not known
+  };
+  CardUsers card_users(const FlushCall& flush);
+  std::string wait_for_quiet_card(const FlushCall& flush);
+  void need_quiet_card(HostLink& own, const std::string& next, const FlushCall& flush);
+  void end_who_works(const std::string& next, const std::string& found, const FlushCall& flush);
+  std::string end_for_work(const std::vector<std::string>& suspects, const std::string& found,
+                           const FlushCall& flush);
+  // A host that cannot be stopped is dead afterwards; the next call to it reports why.
+  static void stop_other(HostLink& link);
 
+  void note_strays(const std::string& holds);
   std::string holder_of(const std::string& engine) const;
   int64_t largest_context() const;
 
@@ -112,12 +129,12 @@ class Hosts {
   const OnHang on_hang_;
   std::map<std::string, std::shared_ptr<HostLink>> links_;  // key: what the host holds
   std::map<std::string, Failed> tracebacks_;
+  std::map<int, std::string> strays_;             // key: process id; empty: told
   std::map<std::string, int64_t> idle_bytes_;     // key: as links_
   std::map<std::string, int64_t> context_bytes_;  // key: as links_
   bool one_ = false;
-  // Numbers of consecutive looks that found the card busy: after a host's own turns, and between
-  // its turn and the next host's. The key is what the host holds.
-  std::map<std::string, int> doubts_after_, doubts_between_;
+  // Numbers of consecutive looks after a host's turns that found the card busy; key: as links_.
+  std::map<std::string, int> doubts_after_;
   std::string last_turn_;  // what the host of the last turn holds
   std::string loaded_;     // model and lag set of weights_, and the stamp of their files
   ModelWeights weights_;

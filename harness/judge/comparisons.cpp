@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <map>
 
 #include "harness/judge/card_figures.h"
+#include "harness/judge/share.h"
 #include "harness/report/readings.h"
 
 namespace mkbench {
@@ -18,6 +20,36 @@ std::map<int, std::map<int, double>> by_block(const std::vector<Sample>& samples
     if (s.valid) result[s.process][s.block] = s.ms_per_token();
   }
   return result;
+}
+
+// Samples of one engine lie in two heaps if the upper one begins at this multiple of the lower
+// one's end, and each has kLeastHeap samples.
+constexpr double kHeapsApart = 2;
+constexpr int kLeastHeap = 2;
+
+void withhold_verdict(const std::string& why, ComparisonReport& c) {
+  if (why.empty()) return;
+  c.verdict = "INCONCLUSIVE";
+  c.verdict_reason += (c.verdict_reason.empty() ? "" : "; ") + why;
+}
+
+// "ring's samples lie in two heaps: 3 of 0.0003 to 0.0004 ms a token, 5 of 0.1700 to 0.1800": not
+// all of them did the same work. Empty if they do not.
+std::string two_heaps(const EngineReport& e) {
+  std::vector<double> ms;
+  for (const Sample& s : e.samples) {
+    if (s.valid) ms.push_back(s.ms_per_token());
+  }
+  std::sort(ms.begin(), ms.end());
+  const auto last = std::ssize(ms) - kLeastHeap;
+  for (std::ptrdiff_t i = kLeastHeap; i <= last; ++i) {
+    const auto upper = ms.begin() + i;
+    if (*upper < kHeapsApart * upper[-1]) continue;
+    return fmt::format(
+        "{}'s samples lie in two heaps: {} of {:.4f} to {:.4f} ms a token, {} of {:.4f} to {:.4f}",
+        e.name, i, ms.front(), upper[-1], ms.end() - upper, *upper, ms.back());
+  }
+  return {};
 }
 
 // A faster time proves nothing if the engine may have known its input before the clock began.
@@ -93,6 +125,7 @@ ComparisonReport compare(const EngineReport& baseline, const EngineReport& candi
   label_early_ids(baseline, candidate, c);
   label_lossy(baseline, candidate, c);
   label_dropped_blocks(baseline, candidate, c);
+  for (const EngineReport* e : {&baseline, &candidate}) withhold_verdict(two_heaps(*e), c);
   return c;
 }
 
@@ -142,8 +175,10 @@ std::vector<PairedBlocks> paired_blocks(const std::vector<Sample>& baseline,
 std::vector<ComparisonReport> compare_engines(const CaseReport& c, double confidence, uint64_t seed,
                                               bool random_order, const SpeedMargin& margin) {
   std::vector<ComparisonReport> result;
+  const std::string doubt = ceiling_doubt(c);
   const auto add = [&](const EngineReport& baseline, const EngineReport& candidate) {
     result.push_back(compare(baseline, candidate, confidence, seed, random_order, margin));
+    if (result.back().verdict == "FASTER") withhold_verdict(doubt, result.back());
   };
   const auto to_baseline = [](const EngineReport& a, const EngineReport& b) {
     return a.role == "baseline" && b.role == "candidate";

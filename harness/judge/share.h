@@ -10,6 +10,10 @@ namespace mkbench {
 // Fills in time and rate of the case's ceiling from its samples, or the reason why it has none.
 void fill_ceiling(CaseReport& c, double confidence);
 
+// Why the card was not left alone: the ceiling reads less than 85 % of the pins' rate, or its means
+// in two processes are 3 % apart. Empty if it was, and where there is no ceiling.
+std::string ceiling_doubt(const CaseReport& c);
+
 // Fills in share, interval and note of an engine that has times. Without a ceiling in its blocks
 // the share is null, with the reason.
 void fill_share(const CeilingReport& ceiling, EngineReport& e, double confidence, uint64_t seed);

@@ -44,7 +44,7 @@ class HostLink {
   virtual bool alive() const = 0;
   // Stops all threads of the host until the next call; returns when they stand still.
   virtual void stop() = 0;
-  // Ends the host; later calls throw an Error of this kind with this text.
+  // Ends the host, if it lives; later calls throw an Error of this kind with this text.
   virtual void end(ErrorKind kind, const std::string& why) = 0;
 };
 

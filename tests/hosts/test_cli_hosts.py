@@ -171,6 +171,9 @@ class Neighbours(MisbehavingTest):
         code, report, told = self.spoil(["child", "daemon", "sound"])
         self.assertEqual(code, 0, told)
         self.check_sound(report, "eager", "./child.so", "./daemon.so", "./sound.so")
+        strays = [text for text in report["meta"]["warnings"] if "in a session of its own" in text]
+        self.assertRegex("\n".join(strays), r"^the host of \./daemon\.so has process \d+ [^\n]*$")
+        self.assertIn(strays[0], told)
 
     def test_what_every_decode_leaves_behind(self):
         """It is named in `parity`; a pool that is made once is nothing of the kind."""

@@ -209,14 +209,31 @@ TEST_CASE("a call that moves goes on beyond its limit, to the end of all time at
   CHECK(position_of(stages.process, {1, 60}) == 6);
 }
 
+// Starts a process in a session of its own, whose parent ends.
+constexpr char kOrphan[] = R"(
+def orphan():
+    out, into = os.pipe()
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            os.write(into, struct.pack('<i', os.getpid()))
+            time.sleep(1000)
+        os._exit(0)
+    os.wait()
+    return struct.unpack('<i', os.read(out, 4))[0]
+)";
+
 TEST_CASE("a stopped host stands still with all that it started, and the next call wakes it") {
+  const std::string start =
+      GENERATE("subprocess.Popen(['sleep', '1000']).pid",
+               "subprocess.Popen(['sleep', '1000'], start_new_session=True).pid", "orphan()");
+  INFO(start);
   const std::filesystem::path ended = new_path();
-  pid_t pid = 0;
+  pid_t pid = 0, left = 0;
   {
-    ScriptHost host("ended = '" + ended.string() + "'\n" +
-                    "child = subprocess.Popen(['sleep', '1000'])\n"
-                    "hello()\nserve(lambda: ok(child.pid))");
-    const pid_t child = position_of(host.process);
+    ScriptHost host("ended = '" + ended.string() + "'\n" + kOrphan + "child = " + start +
+                    "\nhello()\nserve(lambda: ok(child))");
+    const pid_t child = left = position_of(host.process);
     pid = host.process.pid();
     for (int i = 0; i < 2; ++i) {
       host.process.stop();
@@ -230,7 +247,40 @@ TEST_CASE("a stopped host stands still with all that it started, and the next ca
     host.process.stop();
   }
   CHECK(is_gone(pid));
+  CHECK(is_gone(left));
   CHECK(std::filesystem::remove(ended));  // it was woken and left by itself
+}
+
+TEST_CASE("processes that start others without end are stopped and ended with their host") {
+  const std::filesystem::path steps = new_path();  // a byte for each process
+  const auto count = [&] { return std::filesystem::file_size(steps); };
+  const auto goes_on = [&](int looks) {
+    const auto before = count();
+    for (int i = 0; i < looks && count() == before; ++i) usleep(10'000);
+    return count() != before;
+  };
+  {
+    ScriptHost host("steps = os.open('" + steps.string() +
+                    R"(', os.O_CREAT | os.O_APPEND | os.O_WRONLY)
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+if os.fork() == 0:
+    os.setsid()
+    while True:
+        os.write(steps, b'x')
+        if os.fork() != 0: os._exit(0)
+hello()
+serve()
+)");
+    for (int i = 0; i < 3; ++i) {
+      position_of(host.process);
+      CHECK(goes_on(1000));
+      host.process.stop();
+      CHECK_FALSE(goes_on(5));
+    }
+    position_of(host.process);
+  }
+  CHECK_FALSE(goes_on(5));
+  std::filesystem::remove(steps);
 }
 
 TEST_CASE("a host that dies while it is stopped or idle is told of in the next call") {
@@ -269,7 +319,8 @@ TEST_CASE("a host that dies while it is stopped or idle is told of in the next c
 }
 
 TEST_CASE("nothing that a host started outlives it, however it ends") {
-  const std::string child = "child = subprocess.Popen(['sleep', '1000'])\n";
+  const std::string own_session = GENERATE("", ", start_new_session=True");
+  const std::string child = "child = subprocess.Popen(['sleep', '1000']" + own_session + ")\n";
   const std::string tell = child + "hello()\nnext_call()\nok(child.pid)\nnext_call()\n";
   struct Row {
     std::string body;

@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <functional>
 #include <map>
 #include <memory>
@@ -13,7 +14,9 @@
 #include "references/base/error.h"
 #include "tests/support/catch2.h"
 #include "tests/support/fake_link.h"
+#include "tests/support/process_state.h"
 #include "tests/support/random_model.h"
+#include "tests/support/script_host.h"
 
 namespace mkbench {
 namespace {
@@ -65,6 +68,32 @@ TEST_CASE("each engine has the kind of host that its row names; the judge's runs
   fakes.link("./engine.py").on_traceback({.message = "last", .traceback = "at 2"});
   CHECK(fakes.hosts.tracebacks().size() == 1);
   CHECK(fakes.hosts.tracebacks().at("./engine.py").message == "last");
+}
+
+TEST_CASE("what a host has put into a session of its own is told once") {
+  const testing::Script script(
+      "subprocess.Popen(['sleep', '998'])\n"
+      "stray = subprocess.Popen(['sleep', '999'], start_new_session=True)\n"
+      "while not open(f'/proc/{stray.pid}/cmdline').read(): pass\n"  // exec() fills it in
+      "hello()\nserve(lambda: ok(stray.pid))");
+  const StartHost start = [&](HostKind, const std::string&) {
+    return std::make_shared<HostProcess>(script.command());
+  };
+  Hosts hosts(start, 60);
+  const auto pid = ask<Answered>(hosts.about_card(), FinishCall{}, kQuestion).state.position;
+  CHECK(hosts.take_strays() ==
+        std::vector<std::string>{"the host of the card has process " + std::to_string(pid) +
+                                 " in a session of its own: sleep 999; it is stopped and ended "
+                                 "with its host"});
+  CHECK(hosts.take_strays().empty());
+  hosts.end_idle("");
+  CHECK(testing::is_gone(pid));
+
+  hosts.expect("ring");
+  hosts.end_process("ring");
+  const std::vector<std::string> told = hosts.take_strays();
+  REQUIRE(told.size() == 1);
+  CHECK_THAT(told[0], ContainsText("the host of ring has process "));
 }
 
 TEST_CASE("a turn stops every other host, and flushes in the engine's own") {
@@ -127,14 +156,90 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("work that stays when the engine's host has ended is another program's") {
+// The card of index 0, with processes as the driver lists them.
+DeviceList card_with(std::vector<GpuProcess> processes) {
+  DeviceInfo card;
+  card.state.processes = std::move(processes);
+  DeviceList list;
+  list.devices = {card};
+  return list;
+}
+
+TEST_CASE("work that goes on, or comes back, when the engine's host has ended is another's") {
   FakeHosts fakes{.links = {}, .kinds = {}, .timeout_s = 0.2};
   const auto ring = fakes.open("ring", true);
+  FakeLink& card = fakes.link("the card");
+  FakeLink& own = fakes.link("ring");
+  own.pid = 70;
   int flushes = 0;
-  // Time slices let some pass.
-  fakes.link("the card").flush_ms = [&] { return ++flushes % 5 > 0 ? 20 : 0.2; };
-  CHECK_THROWS_WITH(fakes.hosts.end_turn(*ring, FlushCall{.cuda = true, .gpu = 0}),
-                    ContainsText("another program uses the card") && ContainsText("0.2 s after"));
+  const int slow = GENERATE(4, 10);  // time slices let some pass; bursts leave pauses
+  card.flush_ms = [&, slow] { return ++flushes % (slow + slow / 4) < slow ? 20 : 0.2; };
+  const bool lists_ours = GENERATE(false, true);  // else the ids are of another pid namespace
+  card.devices = card_with({{71, "train", {}}, {lists_ours ? 70 : 7070, "own", {}}});
+  const auto end = [&] { fakes.hosts.end_turn(*ring, FlushCall{.cuda = true, .gpu = 0}); };
+  const std::string who = lists_ours ? "uses the card, process 71 (train): " : "uses the card: ";
+  CHECK_THROWS_WITH(end(), ContainsText("another process " + who) && ContainsText("waited") &&
+                               ContainsText("also when ring had ended"));
+  CHECK_FALSE(own.alive());
+  CHECK(own.end_kind == ErrorKind::kEnvUnfit);
+  CHECK_THAT(own.end_reason, ContainsText(who));
+}
+
+TEST_CASE("work between two turns that no engine's end ends is another process's") {
+  FakeHosts fakes{.links = {}, .kinds = {}, .timeout_s = 0.2};
+  const FlushCall flush{.cuda = true, .gpu = 0};
+  const auto ring = fakes.open("ring", true), plain = fakes.open("plain", true),
+             eager = fakes.open("eager", true);
+  fakes.hosts.take_turn(*ring, flush);
+  const std::vector<FakeLink*> links = {&fakes.link("ring"), &fakes.link("plain"),
+                                        &fakes.link("eager")};
+  bool busy = true;
+  fakes.link("the card").flush_ms = [&] { return busy ? 20 : 0.2; };
+  CHECK_THROWS_WITH(fakes.hosts.take_turn(*plain, flush),
+                    ContainsText("another process uses the card: ") &&
+                        ContainsText("also when ring, plain, eager had ended"));
+  for (const FakeLink* link : links) {
+    CHECK_FALSE(link->alive());
+    CHECK(link->end_kind == ErrorKind::kEnvUnfit);
+  }
+}
+
+TEST_CASE("an engine with a helper on the card is suspected before the one that ran last") {
+  FakeHosts fakes;
+  const FlushCall flush{.cuda = true, .gpu = 0};
+  const auto ring = fakes.open("ring", true), plain = fakes.open("plain", true);
+  fakes.hosts.take_turn(*ring, flush);
+  FakeLink &innocent = fakes.link("ring"), &guilty = fakes.link("plain");
+  const pid_t helper = fork();
+  if (helper == 0) {
+    for (;;) pause();
+  }
+  guilty.pid = getpid();
+  fakes.link("the card").devices = card_with({{helper, "helper", {}}});
+  fakes.link("the card").flush_ms = [&] { return guilty.alive() ? 30 : 0.2; };
+  CHECK_NOTHROW(fakes.hosts.take_turn(*plain, flush));
+  kill(helper, SIGKILL);
+  CHECK(innocent.alive());
+  CHECK_FALSE(guilty.alive());
+  CHECK(guilty.end_kind == ErrorKind::kIntegrity);
+  CHECK_THAT(guilty.end_reason, ContainsText("plain left work on its device"));
+}
+
+TEST_CASE("what an engine begins before its own turn ends with its stop, and costs nobody") {
+  FakeHosts fakes;
+  const FlushCall flush{.cuda = true, .gpu = 0};
+  const auto ring = fakes.open("ring", true), plain = fakes.open("plain", true);
+  FakeLink &last = fakes.link("ring"), &next = fakes.link("plain");
+  for (int i = 0; i < 4; ++i) {
+    fakes.link("the card").flush_ms = nullptr;
+    fakes.hosts.take_turn(*ring, flush);
+    const int stops = next.stops;
+    fakes.link("the card").flush_ms = [&next, stops] { return next.stops == stops ? 30 : 0.2; };
+    CHECK_NOTHROW(fakes.hosts.take_turn(*plain, flush));
+    CHECK(next.stops == stops + 1);
+  }
+  CHECK(last.alive());
+  CHECK(next.alive());
 }
 
 TEST_CASE("what the context of a process takes is found by its first flush") {

@@ -62,6 +62,7 @@ TEST_CASE("the interval is that of the processes, and tok/s is tokens over time"
 TEST_CASE("every two timed engines have a ratio, baselines first") {
   CaseReport c = testing::example_case(0);
   c.engines.push_back(testing::example_engine("other", "candidate", 0.4, 10, 16));
+  c.memory.least_ms = 0;  // else 0.4 ms is impossible
   c.engines.push_back(testing::example_engine("graph", "baseline", 4, 10, 16));
   const auto pairs = [](const CaseReport& of) {
     std::string text;
@@ -230,6 +231,29 @@ TEST_CASE("speed-up verdicts: faster, slower, same, inconclusive") {
   CHECK(verdict_at(12, 10) == "SLOWER");
   CHECK(verdict_at(9, 10) == "SAME");
   CHECK(verdict_at(0.8, 2) == "INCONCLUSIVE");  // one process
+}
+
+TEST_CASE("samples in two heaps give no verdict, and both heaps are told") {
+  // The first `fast` samples of one engine take 1 ms a token, the others `factor` ms.
+  const auto compared = [](size_t engine, size_t fast, double factor) {
+    CaseReport c = testing::example_case(0);
+    for (size_t b = 0; b < 10; ++b)
+      c.engines[engine].samples[b].times.host_ms = 16 * (b < fast ? 1 : factor);
+    return aggregated(c).comparisons[0];
+  };
+  for (const size_t engine : {0, 1}) {
+    const std::string name = engine == 0 ? "eager" : "megakernel";
+    for (const size_t fast : {2, 8}) {
+      const ComparisonReport found = compared(engine, fast, 2);
+      CHECK(found.verdict == "INCONCLUSIVE");
+      CHECK_THAT(found.verdict_reason,
+                 ContainsText(name + "'s samples lie in two heaps: ") &&
+                     ContainsText(std::to_string(fast) + " of 1.0000 to 1.0000 ms a token, " +
+                                  std::to_string(10 - fast) + " of 2.0000 to 2.0000"));
+    }
+    for (const auto& [fast, factor] : {std::pair<size_t, double>{1, 2}, {9, 2}, {5, 1.99}})
+      CHECK_THAT(compared(engine, fast, factor).verdict_reason, !ContainsText("heaps"));
+  }
 }
 
 TEST_CASE(

@@ -1,5 +1,6 @@
 // What the ceiling says of an engine: its share, and times that the memory's pins forbid.
 #include "harness/judge/conclude.h"
+#include "harness/judge/share.h"
 #include "harness/report/render.h"
 #include "harness/report/report.h"
 #include "references/model_row.h"
@@ -78,6 +79,44 @@ TEST_CASE("an engine that beats the ceiling says so and fails nothing") {
   conclude(r);
   CHECK(r.exit_code == 0);
   CHECK_THAT(render_markdown(r), ContainsText(", ceiling not found |"));
+}
+
+TEST_CASE("a ceiling far below the pins, or apart in two processes, withholds FASTER") {
+  const auto with_ceiling = [](double of_pins, double apart) {
+    CaseReport c = testing::example_case(0);
+    const double ms = c.memory.bytes_per_token / (of_pins * c.memory.pin_gb_per_s * 1e6);
+    for (Sample& s : c.ceiling.samples)
+      s.times.host_ms = ms * s.tokens * (s.process == 3 ? apart : 1);
+    return aggregated(c);
+  };
+  for (const double of_pins : {0.86, 0.99}) {
+    for (const double apart : {0.972, 1.0, 1.029}) {
+      const CaseReport c = with_ceiling(of_pins, apart);
+      CHECK(ceiling_doubt(c) == "");
+      CHECK(c.comparisons[0].verdict == "FASTER");
+    }
+  }
+  CaseReport low = with_ceiling(0.526, 1);
+  CHECK(low.comparisons[0].verdict == "INCONCLUSIVE");
+  CHECK(low.comparisons[0].verdict_reason == ceiling_doubt(low));
+  CHECK_THAT(ceiling_doubt(low), ContainsText("reads 842 GB/s, 53 % of the rate of the memory's "
+                                              "pins, wanted at least 85 %"));
+  CHECK_THAT(ceiling_doubt(with_ceiling(0.849, 1)), ContainsText(", 85 % of the rate"));
+  for (const double apart : {0.97, 1.031}) {
+    const CaseReport c = with_ceiling(0.95, apart);
+    CHECK(c.comparisons[0].verdict == "INCONCLUSIVE");
+    CHECK_THAT(c.comparisons[0].verdict_reason,
+               ContainsText(" in one process and ") && ContainsText("less than 3 % apart"));
+  }
+  // Where the rate of the pins is not known, nor a ceiling, there is no doubt of it. A candidate
+  // that is slower stays so.
+  low.memory.pin_gb_per_s = 0;
+  CHECK(aggregated(low).comparisons[0].verdict == "FASTER");
+  low.ceiling.samples.clear();
+  CHECK(ceiling_doubt(aggregated(low)) == "");
+  CaseReport slow = with_ceiling(0.526, 1);
+  for (Sample& s : slow.engines[1].samples) s.times.host_ms *= 30;
+  CHECK(aggregated(slow).comparisons[0].verdict == "SLOWER");
 }
 
 TEST_CASE("a time under the bytes over the pins is IMPOSSIBLE, of decodes and of prefills") {

@@ -21,8 +21,9 @@ struct FakeLink final : HostLink {
     return std::nullopt;
   };
   std::function<double()> flush_ms;  // how long a flush takes; 0.2 where it is not set
+  DeviceList devices;                // what it knows of the cards
   Arena memory;
-  int stops = 0;
+  int stops = 0, pid = 0;
   std::function<void()> stopping;
   bool lives = true;
   ProgressTold told;
@@ -35,12 +36,17 @@ struct FakeLink final : HostLink {
     if (std::holds_alternative<PrefillCall>(call)) return Prefilled{};
     if (const auto* decode = std::get_if<DecodeCall>(&call)) return Decoded{{}, decode->n, {}, {}};
     if (std::holds_alternative<SkipToCall>(call)) return Able{};
+    if (std::holds_alternative<CardCall>(call)) return CardFacts{devices, "", {}, {}};
     if (std::holds_alternative<FlushCall>(call)) return Flushed{flush_ms ? flush_ms() : 0.2};
     return Answered{};
   }
   Arena& arena() override { return memory; }
   ProgressTold progress() override { return told; }
-  ProcessFacts facts() override { return {}; }
+  ProcessFacts facts() override {
+    ProcessFacts facts;
+    facts.pid = pid;
+    return facts;
+  }
   bool alive() const override { return lives; }
   void end(ErrorKind kind, const std::string& why) override {
     lives = false;

@@ -1,6 +1,7 @@
 // Hosts that are Python scripts, for tests of the parent's side of a process.
 #pragma once
 
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -59,6 +60,9 @@ inline std::filesystem::path new_path() {
   return std::filesystem::temp_directory_path() /
          ("mkbench_host_" + std::to_string(getpid()) + "_" + std::to_string(++number));
 }
+
+// What a host leaves behind becomes a child of this process, as it does of mkbench.
+inline const int kSubreaper = prctl(PR_SET_CHILD_SUBREAPER, 1);
 
 struct Script {
   std::filesystem::path path = new_path();

@@ -30,6 +30,7 @@
 #include "harness/hosts/post_mortem.h"
 #include "harness/judge/budget.h"
 #include "harness/judge/conclude.h"
+#include "harness/judge/share.h"
 #include "harness/report/junit.h"
 #include "harness/report/known_errors.h"
 #include "harness/report/readings.h"
@@ -276,6 +277,7 @@ class Run {
       if (const auto* held = std::get_if<MemoryHeld>(&event)) outlook_.note_held(job, held->bytes);
     });
     run_case(job, HostServices(job, hosts_), sink);
+    for (const std::string& stray : hosts_.take_strays()) warn(stray);
     collector.finish(interrupt_count() > 0);
     report_.interrupted = report_.interrupted || collector.interrupted();
     repeat_apart(job, collector.report());
@@ -283,6 +285,8 @@ class Run {
     progress_.clear();
     set_memory(report_, collector.shape(), collector.report());
     sum_up(collector.report());
+    if (const std::string doubt = ceiling_doubt(collector.report()); !doubt.empty())
+      warn(case_name(job) + ": " + doubt);
     collector.report().interrupted = interrupted();
     if (std::optional<JudgedCase> memo = parity_memo(collector.report()))
       judged_[job.model.name] = std::move(*memo);
