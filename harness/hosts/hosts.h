@@ -119,7 +119,7 @@ class Hosts {
   // its turn and the next host's. The key is what the host holds.
   std::map<std::string, int> doubts_after_, doubts_between_;
   std::string last_turn_;  // what the host of the last turn holds
-  std::string loaded_;     // model and lag set of weights_, and the stamp of their files
+  std::string loaded_;     // model, lag set and salt of weights_, and the stamp of their files
   ModelWeights weights_;
   double quiet_card_ms_ = 0;  // the longest try_card() while nothing ran; 0: not known yet
 };

@@ -62,7 +62,9 @@ class ScriptedServices : public ServiceScripts {
     uint64_t random(uint64_t bound) const override { return on_.random(bound); }
     ModelConfig config(const Model& model) const override { return on_.config(model.name); }
     ModelWeights load(const Model& model, int depth) const override {
-      return on_.load(model.name, depth);
+      ModelWeights weights = on_.load(model.name, depth);
+      weights.salt = model.salt;
+      return weights;
     }
     std::vector<GreedyReference> references(const std::string& name) const override {
       return on_.references(name);
