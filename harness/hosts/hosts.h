@@ -41,6 +41,7 @@ class Hosts {
   // Loads a model and shares its weights with the hosts. The last model's weights are kept, and
   // reused if their files have not changed. Throws what load_model() throws.
   ModelWeights load(const Model& model, int depth);
+  double timeout_s() const { return timeout_s_; }
   // Opens an engine. Throws what HostLink::call() throws.
   std::unique_ptr<Engine> open(const EngineRequest& request, const ModelWeights& weights);
   int64_t bytes(const EngineRequest& request, const ModelConfig& config);

@@ -206,6 +206,11 @@ class KnownAnswers(CliTest):
         step = json.loads((self.out / "failures" / "1.json").read_text())
         self.assertEqual(step["salt"], report["cases"][0]["model"]["salt"])
 
+    def test_an_audit_begins_where_the_closed_form_holds(self):
+        result = self.mkbench("audit", "--device", "cpu", "--model", "synthetic:cut", "--engine", self.LIBRARY, "-d", "12",
+                              "-n", "4", "--tiles", "1", "-q", timeout=350)
+        self.assertEqual(result.returncode, 8, result.stdout + result.stderr)
+        self.assertIn("layers: 1 of 1 tiles are not read", result.stdout)
 
 
 class Refused(PluginTest):

@@ -27,6 +27,7 @@ struct ServiceScripts {
   std::function<EngineFacts(Engine&)> facts;
   std::function<std::string(Engine&, Ablation)> ablate;
   std::function<LaunchTrace(Engine&, int)> trace;
+  std::function<ByteCounts(const std::string&, int)> count_bytes;
   std::function<int64_t(const EngineRequest&, const ModelConfig&)> bytes;
   std::function<int64_t(const std::string&, const CaseShapes&)> process_bytes = [](auto&, auto&) {
     return 0;
@@ -83,6 +84,9 @@ class ScriptedServices : public ServiceScripts {
       return on_.ablate(engine, ablation);
     }
     LaunchTrace trace(Engine& engine, int n) const override { return on_.trace(engine, n); }
+    ByteCounts count_bytes(const std::string& engine, int n) const override {
+      return on_.count_bytes(engine, n);
+    }
     int64_t bytes(const EngineRequest& r, const ModelConfig& c) const override {
       return on_.bytes(r, c);
     }
