@@ -107,6 +107,7 @@ ModelWeights publish(const std::shared_ptr<Publication>& publication, const Mode
   ModelWeights shared =
       load_shared(folder, made.name, made.lagset, made.sha256, snapshot_stamp(folder));
   shared.config = made.config;  // keeps Rope::theta_key
+  shared.salt = made.salt;      // not told to hosts: an engine has to read the weights
   shared.head = made.head;
   shared.model_type = made.model_type;
   shared.not_covered = made.not_covered;
@@ -170,13 +171,15 @@ ModelWeights share_weights(const ModelWeights& weights) {
   return publish(publication, weights);
 }
 
-ModelWeights make_shared_synthetic(const ShapeRow& row, std::string_view lagset, int threads) {
+ModelWeights make_shared_synthetic(const ShapeRow& row, std::string_view lagset, int threads,
+                                   uint64_t salt) {
   remove_stale_snapshots_once();
   std::shared_ptr<Publication> publication;
-  ModelWeights made = make_synthetic(row, lagset, threads, [&](const ModelConfig& config) {
+  const auto memory = [&](const ModelConfig& config) {
     publication = std::make_shared<Publication>(config);
     return std::shared_ptr<Bf16[]>(publication, reinterpret_cast<Bf16*>(publication->data()));
-  });
+  };
+  ModelWeights made = make_synthetic(row, lagset, threads, memory, salt);
   return publish(publication, made);
 }
 

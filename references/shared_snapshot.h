@@ -23,7 +23,8 @@ ModelWeights share_weights(const ModelWeights& weights);
 
 // Generates the analytic checkpoint (make_synthetic()) directly in a sealed memfd, so that it is
 // not held twice: 1.2 GB for the 0.6B, 16.4 GB for the 8B.
-ModelWeights make_shared_synthetic(const ShapeRow& row, std::string_view lagset, int threads = 0);
+ModelWeights make_shared_synthetic(const ShapeRow& row, std::string_view lagset, int threads = 0,
+                                   uint64_t salt = 0);
 
 // libtorch's vectorised CPU kernels treat memory of this alignment, in bytes, like libtorch's own.
 inline constexpr size_t kAliasAlignment = 16;

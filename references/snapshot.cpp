@@ -102,7 +102,14 @@ ModelConfig model_config(const Model& model) {
 
 Model model_at_depth(const Model& model, int depth) {
   if (!is_analytic(model.row) || !model.row->lagset.empty()) return model;
-  return resolve_model(fmt::format("{}:{}", model.row->name, synthetic_lagset_for_depth(depth)));
+  return salted(
+      resolve_model(fmt::format("{}:{}", model.row->name, synthetic_lagset_for_depth(depth))),
+      model.salt);
+}
+
+Model salted(Model model, uint64_t salt) {
+  if (is_analytic(model.row)) model.salt = salt;
+  return model;
 }
 
 Model parity_model(const Model& model) {
@@ -113,7 +120,8 @@ ModelWeights load_model(const Model& model, const LoadOptions& options) {
   if (is_analytic(model.row)) {
     const std::string_view lagset = model_at_depth(model, 0).row->lagset;
     const ShapeRow& shape = *model.row->published;
-    return options.share ? make_shared_synthetic(shape, lagset) : make_synthetic(shape, lagset);
+    return options.share ? make_shared_synthetic(shape, lagset, 0, model.salt)
+                         : make_synthetic(shape, lagset, 0, {}, model.salt);
   }
   ModelWeights weights = load_folder(model.folder, model.name, options);
   const std::string_view wanted = model.row != nullptr ? model.row->weights_sha256 : "";

@@ -2,6 +2,7 @@
 // folders, hub ids in the local cache.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -22,6 +23,7 @@ struct Model {
   // Holds config.json and model.safetensors (or the sharded index); empty for an analytic model.
   std::filesystem::path folder{};
   std::string commit{};  // of a hub model, 40 hex digits; else empty
+  uint64_t salt = 0;     // of an analytic model (make_synthetic())
 };
 
 // Finds the model that `text`, a word after --model, names. Opens no weights. Throws
@@ -34,9 +36,11 @@ ModelConfig model_config(const Model& model);
 // The model to run at `depth` KV rows: an analytic model without a lag set gets the longest that
 // fits; any other model is returned unchanged.
 Model model_at_depth(const Model& model, int depth);
+// An analytic model with this salt; any other model is returned unchanged.
+Model salted(Model model, uint64_t salt);
 
 // The model that parity judges in place of `model`: an analytic model is judged with the lag set of
-// its references, any other model as it is.
+// its references and without a salt, any other model as it is.
 Model parity_model(const Model& model);
 
 struct LoadOptions {

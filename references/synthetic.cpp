@@ -9,7 +9,7 @@
 namespace mkbench {
 namespace {
 
-// Token id of state s = (s * kMultiplier + kOffset) mod vocab. The prime multiplier spreads states
+// Token id of state s = (s * kMultiplier + offset) mod vocab. The prime multiplier spreads states
 // over the whole vocabulary, so the largest logit may lie in any CUDA block's rows of the LM head.
 constexpr int64_t kMultiplier = 100003, kOffset = 777;
 constexpr int kMostBits = 17;
@@ -20,6 +20,14 @@ constexpr struct {
   int bits;
   uint32_t taps;
 } kRegisters[] = {{11, 0x500}, {16, 0xD008}, {17, 0x10004}};
+
+// The inverse of an odd number modulo 2^32, by Newton's iteration: each step doubles the right bits,
+// of which an odd number is three of its own inverse.
+uint32_t inverse_of_odd(uint32_t odd) {
+  uint32_t inverse = odd;
+  for (int bits = 3; bits < 32; bits *= 2) inverse *= 2 - odd * inverse;
+  return inverse;
+}
 
 int64_t inverse_multiplier(int64_t vocab) {
   int64_t r0 = vocab, r1 = kMultiplier % vocab, t0 = 0, t1 = 1;
@@ -100,12 +108,23 @@ std::string_view synthetic_lagset_for_depth(int depth) {
   return "none";
 }
 
-StateCode::StateCode(int vocab)
-    : vocab_(vocab), inverse_(vocab > 0 ? inverse_multiplier(vocab) : 0), bits_(0), taps_(0) {
+StateCode::StateCode(int vocab, uint64_t salt)
+    : vocab_(vocab),
+      inverse_(vocab > 0 ? inverse_multiplier(vocab) : 0),
+      offset_(kOffset),
+      bits_(0),
+      taps_(0) {
   const int room = static_cast<int>(std::bit_width(static_cast<uint32_t>(std::max(vocab, 1)))) - 1;
   bits_ = std::min(kMostBits, room);
   for (const auto& one : kRegisters) {
     if (one.bits == bits_) taps_ = one.taps;
+  }
+  if (salt != 0) {
+    const uint64_t of_states = splitmix64(salt), of_ids = splitmix64(of_states);
+    factor_ = static_cast<uint32_t>(of_states) | 1;
+    unfactor_ = inverse_of_odd(factor_);
+    shift_ = static_cast<uint32_t>(of_states >> 32);
+    offset_ = static_cast<int64_t>(of_ids % static_cast<uint64_t>(std::max(vocab, 1)));
   }
   if (taps_ != 0 && kMultiplier * inverse_ % vocab_ == 1) return;
   throw Error(ErrorKind::kBadInput, "synthetic: vocab is " + std::to_string(vocab) +
@@ -117,21 +136,23 @@ StateCode::StateCode(int vocab)
 bool StateCode::small() const { return bits_ < 16; }
 
 int32_t StateCode::token(uint32_t state) const {
-  return static_cast<int32_t>((int64_t{state} * kMultiplier + kOffset) % vocab_);
+  const uint32_t mixed = (state * factor_ + shift_) & (states() - 1);
+  return static_cast<int32_t>((int64_t{mixed} * kMultiplier + offset_) % vocab_);
 }
 
 int32_t StateCode::state(int32_t id) const {
-  const int64_t shifted = (int64_t{id} - kOffset % vocab_ + vocab_) % vocab_;
-  const int64_t state = shifted * inverse_ % vocab_;
-  return id >= 0 && id < vocab_ && state < states() ? static_cast<int32_t>(state) : -1;
+  const int64_t shifted = (int64_t{id} - offset_ % vocab_ + vocab_) % vocab_;
+  const int64_t mixed = shifted * inverse_ % vocab_;
+  if (id < 0 || id >= vocab_ || mixed >= states()) return -1;
+  return static_cast<int32_t>((static_cast<uint32_t>(mixed) - shift_) * unfactor_ & (states() - 1));
 }
 
 uint32_t lfsr_step(uint32_t s) { return default_code().step(s); }
 int32_t synthetic_token(uint32_t state) { return default_code().token(state); }
 int32_t synthetic_state(int32_t id) { return default_code().state(id); }
 
-std::vector<int32_t> synthetic_prompt(int depth, uint64_t seed, int vocab) {
-  const StateCode code(vocab);
+std::vector<int32_t> synthetic_prompt(int depth, uint64_t seed, int vocab, uint64_t salt) {
+  const StateCode code(vocab, salt);
   std::vector<int32_t> ids;
   for (int i = 0; i <= depth; ++i) {
     const uint64_t draw = splitmix64(seed + static_cast<uint64_t>(i));
@@ -141,8 +162,9 @@ std::vector<int32_t> synthetic_prompt(int depth, uint64_t seed, int vocab) {
 }
 
 std::vector<int32_t> synthetic_continuation(std::span<const int32_t> prompt,
-                                            std::string_view lagset, int n, int vocab) {
-  const StateCode code(vocab);
+                                            std::string_view lagset, int n, int vocab,
+                                            uint64_t salt) {
+  const StateCode code(vocab, salt);
   const Lags lags = synthetic_lags(lagset);
   const size_t needed = static_cast<size_t>(synthetic_min_depth(lagset)) + 1;
   if (prompt.size() < needed) {

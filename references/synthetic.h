@@ -21,6 +21,15 @@ namespace mkbench {
 
 using Lags = std::map<int, int>;  // layer -> lag in positions
 
+// Equal weights of a shape, a lag set and a salt on every machine and in every build of this
+// version. Raise it with every change of the bytes, that is of references/data/synthetic/hashes.json.
+inline constexpr int kSyntheticVersion = 1;
+
+// A salt over 0 gives weights of the same design with another map from states to token ids and other
+// noise, so that nobody knows their answers before it is drawn. References are made from salt 0.
+// Every JSON reader keeps integers below this bound exactly.
+inline constexpr uint64_t kSaltBound = uint64_t{1} << 53;
+
 // The lags of a named set (none, short, deep, far, early, late) in a model of `layers` layers.
 // Planted layers keep their relative depth, stay apart and below the last layer. Throws
 // Error(kBadInput) for an unknown name, listing the names, and for too few layers.
@@ -51,7 +60,7 @@ using WeightMemory = std::function<std::shared_ptr<Bf16[]>(const ModelConfig& co
 // closed form holds. Throws Error(kBadInput) naming the field if the shape has no room for the
 // codewords, and Error(kEnvUnfit), before it allocates, if memory does not suffice.
 ModelWeights make_synthetic(const ShapeRow& row, std::string_view lagset, int threads = 0,
-                            const WeightMemory& memory = {});
+                            const WeightMemory& memory = {}, uint64_t salt = 0);
 
 // The first `layers` layers of the 0.6B, the last of which makes the LFSR step, for tests of
 // kernels. The closed form does not hold if a planted layer is missing.
@@ -63,11 +72,12 @@ ModelWeights make_synthetic(std::string_view lagset, int threads = 0,
 void check_synthetic_memory(const ShapeRow& row, const std::filesystem::path& root = "/");
 
 // How the ids of a vocabulary stand for states: bits (as many as the vocabulary has room for, up to
-// 17), the LFSR, and the affine map that spreads states over all ids.
+// 17), the LFSR, and the affine map that spreads states over all ids. With a salt, a random affine map
+// among the states comes before that one, whose offset is random then.
 class StateCode {
  public:
   // Throws Error(kBadInput) for a vocabulary whose number of bits has no LFSR here.
-  explicit StateCode(int vocab);
+  explicit StateCode(int vocab, uint64_t salt = 0);
 
   uint32_t states() const { return uint32_t{1} << bits_; }
   bool small() const;  // the vocabulary has no room for 16 bits
@@ -79,9 +89,10 @@ class StateCode {
   int32_t state(int32_t id) const;
 
  private:
-  int64_t vocab_, inverse_;
+  int64_t vocab_, inverse_, offset_;
   int bits_;
   uint32_t taps_;
+  uint32_t factor_ = 1, unfactor_ = 1, shift_ = 0;  // of the map among the states; modulo states()
 };
 
 // The code of the 0.6B's vocabulary, in which 20,864 ids have no state.
@@ -90,11 +101,12 @@ int32_t synthetic_token(uint32_t state);
 int32_t synthetic_state(int32_t id);
 
 // depth + 1 ids: id i is the token of state splitmix64(seed + i) mod the number of states.
-std::vector<int32_t> synthetic_prompt(int depth, uint64_t seed, int vocab = kQwen3_0_6B.vocab);
+std::vector<int32_t> synthetic_prompt(int depth, uint64_t seed, int vocab = kQwen3_0_6B.vocab,
+                                      uint64_t salt = 0);
 // The n ids after `prompt`, which needs more than synthetic_min_depth(lagset) ids, all with states.
 std::vector<int32_t> synthetic_continuation(std::span<const int32_t> prompt,
                                             std::string_view lagset, int n,
-                                            int vocab = kQwen3_0_6B.vocab);
+                                            int vocab = kQwen3_0_6B.vocab, uint64_t salt = 0);
 
 uint64_t splitmix64(uint64_t x);
 

@@ -45,7 +45,7 @@ std::vector<double> norm_weights(const SyntheticDesign& d, int tensor) {
   std::vector<double> out(static_cast<size_t>(d.shape.hidden));
   const float scale = static_cast<float>(kNormNoise / kDeviation);
   for (int64_t i = 0; i < d.shape.hidden; ++i) {
-    const uint32_t level = noise_level(noise_word(tensor, i), i);
+    const uint32_t level = noise_level(noise_word(d.noise_key, tensor, i), i);
     out[static_cast<size_t>(i)] =
         static_cast<double>(to_float(synthetic_element(scale, level, 1.0f)));
   }
@@ -69,7 +69,7 @@ std::vector<LayerTensor> layer_tensors(const ModelShape& shape) {
 
 }  // namespace
 
-SyntheticDesign design_synthetic(const ShapeRow& row) {
+SyntheticDesign design_synthetic(const ShapeRow& row, uint64_t salt) {
   const ModelShape& shape = row.shape;
   const auto need = [&](const char* field, int found, int wanted) {
     if (found < wanted) no_room(row, field, found, wanted);
@@ -90,7 +90,8 @@ SyntheticDesign design_synthetic(const ShapeRow& row) {
           .projection_noise = kProjectionNoise * std::sqrt(double{kCodeHidden} / shape.hidden),
           .signs = signs,
           .planted_heads = kCode / signs,
-          .code = StateCode(shape.vocab),
+          .code = StateCode(shape.vocab, salt),
+          .noise_key = salt == 0 ? 0 : splitmix64(~salt),
           .tensors = layer_tensors(shape)};
 }
 

@@ -109,6 +109,7 @@ struct SyntheticDesign {
   int signs;                // codeword signs that a planted head carries
   int planted_heads;        // kv heads of a planted layer that carry them: the first ones
   StateCode code;
+  uint64_t noise_key;                // of noise_word(); follows from the salt
   std::vector<LayerTensor> tensors;  // of a layer, in LayerWeights' order
 
   // An untied head holds the codewords with opposite signs, and the last layer's shift negates
@@ -136,8 +137,9 @@ inline uint32_t noise_level(uint64_t word, int64_t index) {
   return static_cast<uint32_t>(word >> (8 * (index & 7))) & 0xffu;
 }
 
-inline uint64_t noise_word(int tensor, int64_t index) {
-  return splitmix64((static_cast<uint64_t>(tensor) << 40) + static_cast<uint64_t>(index >> 3));
+inline uint64_t noise_word(uint64_t key, int tensor, int64_t index) {
+  return splitmix64(key ^
+                    ((static_cast<uint64_t>(tensor) << 40) + static_cast<uint64_t>(index >> 3)));
 }
 
 inline Bf16 synthetic_element(float scale, uint32_t level, float plant) {
@@ -146,7 +148,7 @@ inline Bf16 synthetic_element(float scale, uint32_t level, float plant) {
 }
 
 // Throws Error(kBadInput) naming the field where a shape has no room for the codewords.
-SyntheticDesign design_synthetic(const ShapeRow& row);
+SyntheticDesign design_synthetic(const ShapeRow& row, uint64_t salt = 0);
 // `lags` of layers that the design does not have are ignored.
 std::vector<SyntheticLayer> plan_synthetic_layers(const SyntheticDesign& design, const Lags& lags);
 

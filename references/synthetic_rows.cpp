@@ -33,10 +33,10 @@ struct Row {
 };
 
 // Writes row `r`. A row starts on a multiple of 8 elements, because `cols` is a multiple of 8.
-void write_row(const Row& row, int tensor, int r, Bf16* out) {
+void write_row(const Row& row, uint64_t key, int tensor, int r, Bf16* out) {
   const int64_t first = int64_t{r} * row.cols;
   for (int c = 0; c < row.cols; c += 8) {
-    const uint64_t word = noise_word(tensor, first + c);
+    const uint64_t word = noise_word(key, tensor, first + c);
     for (int i = 0; i < 8; ++i) {
       const size_t k = static_cast<size_t>(c + i);
       out[k] = synthetic_element(row.scale[k], noise_level(word, i), row.plant[k]);
@@ -202,8 +202,9 @@ void fill_codeword(const Design& d, int tensor, int id, double sign, Row& row) {
     for (int copy = 0; copy < d.copies; ++copy) {
       const int col = kSlotA + i * d.copies + copy;
       const int64_t flat = int64_t{id} * row.cols + col;
-      const bool negative =
-          state >= 0 ? (s & 1) != 0 : noise_level(noise_word(tensor, flat), flat) < 128;
+      const bool negative = state >= 0
+                                ? (s & 1) != 0
+                                : noise_level(noise_word(d.noise_key, tensor, flat), flat) < 128;
       row.add(col, negative ? -sign * kUnit : sign * kUnit);
     }
   }
@@ -211,8 +212,8 @@ void fill_codeword(const Design& d, int tensor, int id, double sign, Row& row) {
 
 }  // namespace
 
-SyntheticRows::SyntheticRows(const ShapeRow& row, const Lags& lags)
-    : design_(std::make_unique<const Design>(design_synthetic(row))),
+SyntheticRows::SyntheticRows(const ShapeRow& row, const Lags& lags, uint64_t salt)
+    : design_(std::make_unique<const Design>(design_synthetic(row, salt))),
       plans_(plan_synthetic_layers(*design_, lags)) {}
 
 SyntheticRows::~SyntheticRows() = default;
@@ -235,7 +236,7 @@ void SyntheticRows::write(int number, int cols, int64_t begin, int64_t end, Bf16
       fill_layer_row(d, plans_[static_cast<size_t>(in_layers / per_layer)],
                      d.tensors[static_cast<size_t>(in_layers % per_layer)], r, row);
     }
-    write_row(row, number, r, out + int64_t{r} * cols);
+    write_row(row, d.noise_key, number, r, out + int64_t{r} * cols);
   }
 }
 

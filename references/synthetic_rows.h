@@ -18,7 +18,7 @@ class SyntheticRows {
  public:
   // `row.shape.layers` layers are made; lags of later layers are ignored. Throws
   // Error(kBadInput) naming the field where a shape has no room for the codewords.
-  SyntheticRows(const ShapeRow& row, const Lags& lags);
+  SyntheticRows(const ShapeRow& row, const Lags& lags, uint64_t salt = 0);
   ~SyntheticRows();
   SyntheticRows(const SyntheticRows&) = delete;
   SyntheticRows& operator=(const SyntheticRows&) = delete;

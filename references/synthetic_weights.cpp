@@ -91,11 +91,12 @@ std::vector<Matrix> lay_out(ModelWeights& w, Bf16* data) {
 
 // `lags` has layer numbers of the whole model; `row` may hold its first layers only.
 ModelWeights make(const ShapeRow& row, std::string_view lagset, const Lags& lags, int threads,
-                  const WeightMemory& memory) {
-  const SyntheticRows rows(row, lags);
+                  const WeightMemory& memory, uint64_t salt) {
+  const SyntheticRows rows(row, lags, salt);
   ModelWeights w;
   w.name = synthetic_name(row, lagset);
   w.lagset = lagset;
+  w.salt = salt;
   w.config = synthetic_config(row);
   w.model_type = family_with(row.shape).model_type;
   w.head = row.tied ? "the embedding (built in)" : "lm_head.weight (built in)";
@@ -159,8 +160,8 @@ std::span<const ShapeRow> analytic_models() {
 }
 
 ModelWeights make_synthetic(const ShapeRow& row, std::string_view lagset, int threads,
-                            const WeightMemory& memory) {
-  return make(row, lagset, synthetic_lags(lagset, row.shape.layers), threads, memory);
+                            const WeightMemory& memory, uint64_t salt) {
+  return make(row, lagset, synthetic_lags(lagset, row.shape.layers), threads, memory, salt);
 }
 
 ModelWeights make_synthetic(std::string_view lagset, int threads, int layers,
@@ -171,7 +172,7 @@ ModelWeights make_synthetic(std::string_view lagset, int threads, int layers,
                                           ", wanted 1 to " + std::to_string(row.shape.layers));
   }
   row.shape.layers = layers;
-  return make(row, lagset, synthetic_lags(lagset), threads, memory);
+  return make(row, lagset, synthetic_lags(lagset), threads, memory, 0);
 }
 
 }  // namespace mkbench

@@ -9,6 +9,7 @@
 #include "harness/flow/text.h"
 #include "references/model/rope.h"
 #include "references/model_row.h"
+#include "references/synthetic.h"
 
 namespace mkbench {
 
@@ -58,6 +59,8 @@ struct CaseCollector::Taker {
     c.report_.model_id = m.model_id;
     c.report_.weights_sha256 = m.weights_sha256;
     c.report_.lagset = m.lagset;
+    c.report_.salt = m.salt;
+    c.report_.generator = m.lagset.empty() ? 0 : kSyntheticVersion;
     c.report_.head = m.head;
     c.report_.model_kind = m.kind;
     c.report_.not_covered = m.not_covered;

@@ -338,6 +338,7 @@ void recheck_prompt(const CaseReport& c, const std::string& path, const CaseJob&
                     Differences& d) {
   ModelWeights weights;
   weights.lagset = c.lagset;
+  weights.salt = c.salt;
   weights.config.shape = shape;
   const TruthOf truth_of = truth_by_process(job, weights);
   const TimedTruth& truth = truth_of(0);

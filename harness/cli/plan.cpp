@@ -186,6 +186,7 @@ RunPlan plan_run(const PlanSettings& settings, const MachineProbe& probe) {
   if (job.whole_parity) job.prompt_seed = job.seed;
   job.device = plan.cuda ? "cuda" : "cpu";
   job.gpu = settings.gpu;
+  job.l2_bytes = plan.cuda ? probe.l2_bytes : 0;
   job.processes = settings.processes.value_or(replicates ? kGpuProcesses : 1);
   job.blocks_by_time = replicates && !settings.blocks;
   job.blocks = settings.blocks.value_or(std::max(kDefaultBlocks, job.processes));

@@ -7,6 +7,7 @@
 
 #include "harness/engines/plugin_file.h"
 #include "harness/flow/late_ids.h"
+#include "references/synthetic.h"
 
 namespace mkbench {
 namespace {
@@ -78,6 +79,7 @@ void check_plan_settings(PlanSettings& settings) {
   // Every JSON reader keeps integers of 53 bits exactly.
   settings.prompt_seed =
       was_given(settings, "seed") ? settings.seed : random_below(uint64_t{1} << 53);
+  settings.salt = 1 + random_below(kSaltBound - 1);  // whatever --seed is: nobody shall foresee it
 }
 
 }  // namespace mkbench

@@ -8,6 +8,9 @@
 #include "harness/flow/timed_truth.h"
 #include "harness/measure/statistics.h"
 #include "references/base/sha256.h"
+#include "references/model_row.h"
+#include "references/snapshot.h"
+#include "references/synthetic.h"
 
 namespace mkbench {
 namespace {
@@ -225,18 +228,19 @@ class TileAudit {
 };
 
 // True if the counters gave a verdict.
-bool judge_by_counters(const AuditPlan& plan, const CaseEngine& engine, const ModelShape& shape,
-                       EngineAudit& audit) {
-  if (!plan.count) return false;
-  const ByteCounts counts = plan.count(engine.name);
+bool judge_by_counters(const AuditPlan& plan, const CaseEngine& engine,
+                       const CaseServices& services, EngineAudit& audit) {
+  if (!plan.counts) return false;
+  const ByteCounts counts = services.count_bytes(engine.name, plan.job.n_gen);
   if (!counts.problem.empty()) {
     audit.counters = counts.problem;
     return false;
   }
   const int n = plan.job.n_gen;
+  const ModelShape shape = services.config(plan.job.model).shape;
   const double wanted =
       static_cast<double>(shape.bytes_per_step(plan.job.depth + (n - 1) / 2.0)) * n;
-  const CountsJudged judged = judge_counts(counts, wanted, n, plan.l2_bytes);
+  const CountsJudged judged = judge_counts(counts, wanted, n, plan.job.l2_bytes);
   audit.counters = judged.text;
   audit.counted_share = judged.share;
   if (judged.say == CountsSay::kNothing) return false;
@@ -248,9 +252,13 @@ bool judge_by_counters(const AuditPlan& plan, const CaseEngine& engine, const Mo
 
 }  // namespace
 
+Model model_for_tiles(const Model& model, uint64_t salt) {
+  if (!is_analytic(model.row)) return model;
+  return salted(resolve_model(synthetic_name(*model.row->published, "none")), salt);
+}
+
 EngineAudit audit_engine(const AuditPlan& plan, const CaseEngine& engine,
-                         const CaseServices& services, const ModelWeights& weights,
-                         const AuditProgress& progress) {
+                         const CaseServices& services, const AuditProgress& progress) {
   EngineAudit audit{.engine = engine.asked};
   Contestant contestant(engine);
   EventSink sink([&](const CaseEvent& event) {
@@ -259,10 +267,11 @@ EngineAudit audit_engine(const AuditPlan& plan, const CaseEngine& engine,
       audit.reasons.push_back(given->reason);
     }
   });
-  guard_engine(sink, contestant, [&] {
-    if (judge_by_counters(plan, engine, weights.config.shape, audit)) return;
-    TileAudit(plan, engine, services, weights, progress, audit).run();
-  });
+  if (judge_by_counters(plan, engine, services, audit)) return audit;
+  const ModelWeights weights =
+      services.load(model_for_tiles(plan.job.model, plan.job.salt), plan.job.depth);
+  guard_engine(sink, contestant,
+               [&] { TileAudit(plan, engine, services, weights, progress, audit).run(); });
   return audit;
 }
 

@@ -20,14 +20,17 @@ namespace mkbench {
 inline constexpr double kAuditConfidence = 0.99;
 
 struct AuditPlan {
-  CaseJob job;     // model, device, depth, n_gen and seed of the audited decode
+  CaseJob job;     // model, device, depth, n_gen, seed and salt of the audited decode
   int tiles = 90;  // tiles to try in each part
   // Names, or parts of names, of the tensors that tiles are drawn from; empty: all.
   std::vector<std::string> tensors{};
-  // Counts the bytes of one decode of the named engine; empty: try tiles without counting.
-  std::function<ByteCounts(const std::string& engine)> count{};
-  int64_t l2_bytes = 0;
+  bool counts = false;  // count bytes first (CaseServices::count_bytes()); else only try tiles
 };
+
+// The weights on which tiles are tried: analytic ones get the lag set whose closed form holds from an
+// empty cache on, where the audited decode begins, and a salt. So an engine that knows the answers of
+// the references' weights, or computes honestly only where no closed form holds, does not pass.
+Model model_for_tiles(const Model& model, uint64_t salt);
 
 // The tiles of one part and what they showed.
 struct PartAudit {
@@ -55,13 +58,12 @@ struct EngineAudit {
 // Called before each tile: the engine, and the tiles of the current part that are done and wanted.
 using AuditProgress = std::function<void(const std::string& engine, int done, int total)>;
 
-// Audits one candidate of the job on its weights. A failure of the engine becomes its verdict;
-// Interrupted passes through. PASS: all tried tiles are read. INTEGRITY: a tile is not read, or
-// bytes are missing. INCONCLUSIVE: equal weights give different answers, or too few tiles show a
-// change.
+// Audits one candidate of the job. A failure of the engine becomes its verdict; Interrupted and
+// failures of CaseServices::load() pass through. PASS: all tried tiles are read. INTEGRITY: a tile
+// is not read, or bytes are missing. INCONCLUSIVE: equal weights give different answers, or too few
+// tiles show a change.
 EngineAudit audit_engine(const AuditPlan& plan, const CaseEngine& engine,
-                         const CaseServices& services, const ModelWeights& weights,
-                         const AuditProgress& progress);
+                         const CaseServices& services, const AuditProgress& progress);
 
 // The decode that a profiler counts: a prefill of depth + 1 ids, then n_gen tokens.
 void decode_for_counters(const CaseJob& job, const CaseEngine& engine, const CaseServices& services,

@@ -96,7 +96,9 @@ class CaseFlow {
  private:
   int tokens() const { return timed_tokens(job_); }
 
-  Model timing_model() const { return model_at_depth(job_.model, first_depth(job_)); }
+  Model timing_model() const {
+    return salted(model_at_depth(job_.model, first_depth(job_)), job_.salt);
+  }
 
   void check_stop() const {
     if (services_.stop()) throw Interrupted{};
@@ -131,9 +133,9 @@ class CaseFlow {
     const RangeGuard range = services_.range("load");
     weights_ = services_.load(model, depth);
     loaded_ = model.name;
-    sink_.send(ModelLoaded{weights_.name, weights_.sha256, weights_.lagset, weights_.head,
-                           weights_.config, weights_.model_type, weights_.not_covered,
-                           weights_.rounded});
+    sink_.send(ModelLoaded{weights_.name, weights_.sha256, weights_.lagset, weights_.salt,
+                           weights_.head, weights_.config, weights_.model_type,
+                           weights_.not_covered, weights_.rounded});
   }
 
   void send_references(const CaseReferences& references) {
@@ -215,7 +217,7 @@ class CaseFlow {
 
   void repeat_one_step() {
     const bool by_name = job_.only->prompt_ids.empty();
-    load(by_name ? parity_model(job_.model) : job_.model, 0);
+    load(by_name ? parity_model(job_.model) : salted(job_.model, job_.only->salt), 0);
     CaseReferences references;
     if (by_name) references = find_case_references(job_, services_, weights_);
     context_ = context_for(only_positions(job_, references.all) + 1, weights_.config.max_positions);
@@ -253,14 +255,15 @@ class CaseFlow {
     return context_for(timed_positions(job_), weights_.config.max_positions);
   }
 
-  // Makes the engines that are timed, and closes all others. Timing may use another lag set than
-  // parity (model_at_depth()): the shapes are equal, but other layers copy.
+  // Makes the engines that are timed, and closes all others. Analytic weights are timed with a salt
+  // and the lag set of their depth, and judged with neither: the shapes are equal.
   void make_timed_engines() {
-    const bool other_weights = loaded_ != timing_model().name;
+    const Model timed = timing_model();
+    const bool other_weights = loaded_ != timed.name || weights_.salt != timed.salt;
     close_engines([&](const Contestant& c) { return other_weights || !c.timed(); });
     if (other_weights) {
       weights_ = ModelWeights{};
-      load(timing_model(), first_depth(job_));
+      load(timed, first_depth(job_));
     }
     if (blocks_make_engines()) return;
     for (Contestant* c : timed_engines()) {

@@ -23,6 +23,7 @@ struct CaseSettings {
   // What is judged, and how.
   uint64_t seed = 1;
   uint64_t prompt_seed = 1;   // seed of the timed prompts
+  uint64_t salt = 0;          // of analytic weights that are timed (make_synthetic())
   std::string reference_dir;  // empty: the committed references
   bool require_reference = false;
   double time_budget_s = 240;  // for judging one engine; INCOMPLETE if it needs more

@@ -35,7 +35,9 @@ struct MemoryHeld {
 };
 
 struct ModelLoaded {
-  std::string model_id, weights_sha256, lagset, head;
+  std::string model_id, weights_sha256, lagset;
+  uint64_t salt = 0;
+  std::string head;
   ModelConfig config;
   std::string kind;
   std::vector<std::string> not_covered;

@@ -380,9 +380,7 @@ double Forecaster::timing(const CaseJob& job, const Measured& model, Forecast& f
   const int blocks = planned_blocks(job, model);
   const TimedSteps steps = timed_steps(job, blocks);
   const double deeper_s = depth_s(model.shape, model.paces, first_depth(job));
-  // Timing may use another lag set than parity (model_at_depth()).
-  const bool other =
-      parity_model(job.model).name != model_at_depth(job.model, first_depth(job)).name;
+  const bool other = is_analytic(job.model.row);  // timing loads the weights with a salt
   double seconds = (other ? model.load_s : 0) + ceiling_seconds(job, blocks);
   const int tokens = job.n_prompt > 0 ? kPrefillCheckTokens : job.n_gen;
   for (const CaseEngine& engine : job.engines) {

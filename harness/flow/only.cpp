@@ -101,6 +101,7 @@ void name_step(const CaseJob& job, const ModelWeights& weights, const std::strin
   if (is_plugin(engine) || is_python_engine(engine)) step.engine_sha256 = sha256_file(engine);
   step.model = is_analytic(job.model.row) ? weights.name : job.model.name;
   step.weights_sha256 = weights.sha256;
+  step.salt = weights.salt;
   if (committed) {
     step.command = fmt::format("mkbench parity --device {} --model {} --engine {} --only '{}:{}'",
                                job.device, job.model.name, engine, step.prompt, step.position);

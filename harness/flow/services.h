@@ -15,6 +15,7 @@
 #include "harness/flow/late_ids.h"
 #include "harness/judge/budget.h"
 #include "harness/judge/ratchet.h"
+#include "harness/measure/byte_counts.h"
 #include "harness/measure/launch_trace.h"
 #include "harness/measure/range_label.h"
 #include "harness/measure/telemetry.h"
@@ -80,6 +81,9 @@ class CaseServices {
   // Decodes n tokens, untimed, and says what reached the card, or why that was not recorded. The
   // engine must be closed afterwards. Throws Error if its process has died.
   virtual LaunchTrace trace(Engine& engine, int n) const = 0;
+  // Bytes that a decode of n tokens reads from the card's memory, by a profiler's counters in a
+  // process of its own; `problem` says why there are none.
+  virtual ByteCounts count_bytes(const std::string& engine, int n) const = 0;
 
   // Bytes of the job's device that make_engine() would take for this request.
   virtual int64_t bytes(const EngineRequest& request, const ModelConfig& config) const = 0;

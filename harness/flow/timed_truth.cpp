@@ -37,10 +37,10 @@ std::vector<int32_t> seeded_ids(uint64_t seed, int count, const ModelShape& shap
 }
 
 // Whether the closed form of a lag set gives the ids that follow the job's prompt.
-bool covers(std::string_view lagset, const CaseJob& job, int vocab) {
+bool covers(std::string_view lagset, const CaseJob& job, int vocab, uint64_t salt) {
   if (lagset.empty() || first_depth(job) < synthetic_min_depth(lagset)) return false;
   if (job.ids.empty()) return true;  // a generated prompt, whose ids all have states (StateCode)
-  const StateCode code(vocab);
+  const StateCode code(vocab, salt);
   return std::all_of(job.ids.begin(), job.ids.end() - 1,
                      [&](int32_t id) { return code.state(id) >= 0; });
 }
@@ -55,23 +55,25 @@ std::vector<int32_t> TimedTruth::ending_with(int32_t late_id) const {
 
 std::optional<std::vector<int32_t>> TimedTruth::expected(int32_t late_id, int n) const {
   if (lagset.empty()) return std::nullopt;
-  return synthetic_continuation(ending_with(late_id), lagset, n, vocab);
+  return synthetic_continuation(ending_with(late_id), lagset, n, vocab, salt);
 }
 
 TimedTruth find_timed_truth(const CaseJob& job, const ModelWeights& weights, int process) {
   const ModelShape& shape = weights.config.shape;
-  const bool covered = covers(weights.lagset, job, shape.vocab);
+  const bool covered = covers(weights.lagset, job, shape.vocab, weights.salt);
   TimedTruth truth;
   truth.vocab = shape.vocab;
+  truth.salt = weights.salt;
   const uint64_t seed =
       process == 0 ? job.prompt_seed
                    : splitmix64(job.prompt_seed ^ splitmix64(static_cast<uint64_t>(process)));
-  truth.prompt = covered && job.ids.empty() ? synthetic_prompt(first_depth(job), seed, shape.vocab)
-                                            : timed_prompt(job, shape);
+  truth.prompt = covered && job.ids.empty()
+                     ? synthetic_prompt(first_depth(job), seed, shape.vocab, weights.salt)
+                     : timed_prompt(job, shape);
   std::optional<StateCode> code;
   if (covered) {
     truth.lagset = weights.lagset;
-    code.emplace(shape.vocab);
+    code.emplace(shape.vocab, weights.salt);
   }
   const bool bytes = is_byte_level(shape);
   for (int32_t id = 0; id < shape.vocab; ++id) {
@@ -82,7 +84,7 @@ TimedTruth find_timed_truth(const CaseJob& job, const ModelWeights& weights, int
 
 bool has_closed_form(const CaseJob& job, const ModelShape& shape) {
   const ModelRow* row = model_at_depth(job.model, first_depth(job)).row;
-  return is_analytic(row) && covers(row->lagset, job, shape.vocab);
+  return is_analytic(row) && covers(row->lagset, job, shape.vocab, job.salt);
 }
 
 TruthOf truth_by_process(const CaseJob& job, const ModelWeights& weights) {

@@ -19,7 +19,8 @@ struct TimedTruth {
   std::vector<int32_t> prompt;
   // Lag set of the closed form that gives the ids; empty: the truth scores them after the timing.
   std::string lagset;
-  int vocab = 0;                  // on which the closed form depends
+  int vocab = 0;  // on which the closed form depends, as on the salt
+  uint64_t salt = 0;
   std::vector<int32_t> late_ids;  // the ids that may end the prompt
 
   // The check as the report names it.

@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "harness/device/host_machine.h"
+#include "harness/device/ncu.h"
 #include "harness/device/nvtx.h"
 #include "harness/device/telemetry.h"
 #include "harness/hosts/card_sampler.h"
@@ -180,6 +181,41 @@ EngineFacts HostServices::facts(Engine& engine) const {
                     .process = held.link().facts()};
   facts.process.open_ms = held.open_ms();
   return facts;
+}
+
+// ncu runs mkbench-all, which holds all engines but those in Python, for one decode.
+ByteCounts HostServices::count_bytes(const std::string& engine, int n) const {
+  ByteCounts none;
+  const std::string ncu = find_ncu();
+  if (host_kind(engine) == HostKind::kPython) {
+    none.problem = "ncu counts no engine in Python";
+  } else if (ncu.empty()) {
+    none.problem = "ncu (Nsight Compute) is neither on PATH nor beside the toolkit";
+  }
+  if (!none.problem.empty()) return none;
+  return count_with_ncu(ncu,
+                        {(program_folder() / "mkbench-all").string(),
+                         "audit",
+                         "--in-process",
+                         "--decode-once",
+                         "--device",
+                         job_.device,
+                         "--gpu",
+                         std::to_string(job_.gpu),
+                         "--engine",
+                         engine,
+                         "--model",
+                         job_.model.name,
+                         "--n-gen",
+                         std::to_string(n),
+                         "--n-depth",
+                         std::to_string(job_.depth),
+                         "--seed",
+                         std::to_string(job_.prompt_seed),
+                         "--timeout",
+                         fmt::format("{}", hosts_.timeout_s()),
+                         "--quiet"},
+                        hosts_.timeout_s());
 }
 
 int64_t HostServices::bytes(const EngineRequest& request, const ModelConfig& config) const {

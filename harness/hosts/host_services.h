@@ -48,6 +48,7 @@ class HostServices final : public FlowServices {
     return host_engine(engine).ablate(ablation);
   }
   LaunchTrace trace(Engine& engine, int n) const override { return hosts_.trace(engine, n); }
+  ByteCounts count_bytes(const std::string& engine, int n) const override;
   int64_t bytes(const EngineRequest& request, const ModelConfig& config) const override;
   int64_t process_bytes(const std::string& name, const CaseShapes& shapes) const override;
   int64_t shared_bytes(const ModelConfig& config) const override;

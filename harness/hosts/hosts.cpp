@@ -127,7 +127,9 @@ void Hosts::expect(const std::string& engine) {
 
 ModelWeights Hosts::load(const Model& model, int depth) {
   const Model found = model_at_depth(model, depth);
-  const auto key = [&] { return found.name + " " + snapshot_stamp(weights_.folder); };
+  const auto key = [&] {
+    return fmt::format("{} {} {}", found.name, found.salt, snapshot_stamp(weights_.folder));
+  };
   if (!weights_.folder.empty() && loaded_ == key()) return weights_;
   weights_ = ModelWeights{};  // freed before the next ones are made
   weights_ = share_weights(load_model(found, {.sha256 = "", .share = true}));

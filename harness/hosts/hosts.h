@@ -41,6 +41,7 @@ class Hosts {
   // Loads a model and shares its weights with the hosts. The last model's weights are kept, and
   // reused if their files have not changed. Throws what load_model() throws.
   ModelWeights load(const Model& model, int depth);
+  double timeout_s() const { return timeout_s_; }
   // Opens an engine. Throws what HostLink::call() throws.
   std::unique_ptr<Engine> open(const EngineRequest& request, const ModelWeights& weights);
   int64_t bytes(const EngineRequest& request, const ModelConfig& config);
@@ -136,7 +137,7 @@ class Hosts {
   // Numbers of consecutive looks after a host's turns that found the card busy; key: as links_.
   std::map<std::string, int> doubts_after_;
   std::string last_turn_;  // what the host of the last turn holds
-  std::string loaded_;     // model and lag set of weights_, and the stamp of their files
+  std::string loaded_;     // model, lag set and salt of weights_, and the stamp of their files
   ModelWeights weights_;
   double quiet_card_ms_ = 0;  // the longest try_card() while nothing ran; 0: not known yet
 };

@@ -57,6 +57,7 @@ void describe_fields(V& v, Tag<ErrorAt>) {
 struct FailedStep {
   std::string engine, engine_sha256;
   std::string model, weights_sha256;
+  uint64_t salt = 0;
   std::string prompt;
   int position = 0;
   std::vector<int32_t> prompt_ids, forced_ids;
@@ -82,6 +83,7 @@ void describe_fields(V& v, Tag<FailedStep>) {
           "sha256 of the engine's file; empty for mkbench's own engines");
   v.field("model", &F::model, "model, as asked for");
   v.field("weights_sha256", &F::weights_sha256, "sha256 of the weights");
+  v.field("salt", &F::salt, "of analytic weights, which are made with it again; else 0");
   v.field("prompt", &F::prompt, "name of the prompt");
   v.field("position", &F::position, "KV rows before the step");
   v.field("prompt_ids", &F::prompt_ids, "ids that are prefilled; the last one stays pending");

@@ -18,43 +18,14 @@
 #include "harness/measure/warm_up.h"
 #include "harness/report/card_report.h"
 #include "harness/report/parity_report.h"
+#include "harness/report/profile_report.h"
 #include "harness/report/token_text.h"
 #include "harness/report/verdict.h"
 
 namespace mkbench {
 
 inline constexpr char kReportSchemaId[] = "mkbench.report";
-inline constexpr int kReportSchemaMajor = 1, kReportSchemaMinor = 11;  // new fields: minor + 1
-
-// Ablations of an engine, for diagnosis: its time without waits, and its time without loads.
-struct ProfileReport {
-  std::vector<double> no_waits_runs_us, no_loads_runs_us;  // us a token
-  // Written by aggregate().
-  Number full_us, no_waits_us, no_loads_us;
-  Number no_waits_fraction;  // the ceiling's time over no_waits_us
-  std::string binds;         // "memory", "chain" (the waits) or "both"; empty if unknown
-};
-
-constexpr std::string_view struct_name(Tag<ProfileReport>) { return "profile"; }
-template <typename V>
-void describe_fields(V& v, Tag<ProfileReport>) {
-  using P = ProfileReport;
-  v.field("full_us", &P::full_us, "microseconds per token of the samples, median");
-  v.field("no_waits_us", &P::no_waits_us,
-          "microseconds per token when no block waits for another, median");
-  v.field("no_loads_us", &P::no_loads_us,
-          "microseconds per token when nothing is read from memory, median");
-  v.field("binds", &P::binds,
-          "memory if the time without waits is about the full time, chain if that without loads "
-          "is; both if both or neither are");
-  v.field("no_waits_fraction", &P::no_waits_fraction,
-          "the ceiling's time over that of the run without waits");
-  v.field("no_waits_runs_us", &P::no_waits_runs_us, "every run without waits, as taken");
-  v.field("no_loads_runs_us", &P::no_loads_runs_us, "every run without loads, as taken");
-}
-
-// profile_reason of an engine in a run without --ablations.
-inline constexpr char kProfileNotAsked[] = "not asked for (--ablations)";
+inline constexpr int kReportSchemaMajor = 1, kReportSchemaMinor = 12;  // new fields: minor + 1
 
 // The process that held an engine.
 struct ProcessFacts {
@@ -269,6 +240,8 @@ void describe_fields(V& v, Tag<ComparisonReport>) {
 struct CaseReport {
   std::string name;  // "synthetic d=512 n=128"
   std::string model, model_id, dtype = "bf16", weights_sha256, lagset;
+  uint64_t salt = 0;
+  int generator = 0;
   double rope_theta = 0;
   std::string rope_theta_key, rope_scaling, head;
   std::string model_kind;
@@ -317,6 +290,12 @@ void describe_fields(V& v, Tag<CaseReport>) {
             "how many of the checkpoint's tensors were rounded to bf16, by the type that they are "
             "stored in; empty: none");
     g.field("lagset", &C::lagset, "lag set of an analytic checkpoint; else empty");
+    g.field("salt", &C::salt,
+            "what the map from states to ids and the noise of an analytic checkpoint were drawn "
+            "from; 0: that of the references, or no such checkpoint");
+    g.field("generator", &C::generator,
+            "version of the generator of an analytic checkpoint: weights of one version, shape and "
+            "lag set differ in the salt alone; else 0");
   });
   v.group("axes", "what varies between cases", [](auto& g) {
     g.field("n_prompt", &C::n_prompt, "timed prefill ids");

@@ -1,6 +1,7 @@
 // A model in host memory: config and bf16 tensors by role, from a file or a generator alike.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <span>
@@ -48,6 +49,7 @@ struct LayerWeights {
 struct ModelWeights {
   std::string name;    // as a report shows it: "tiny", "synthetic:short", a folder's name
   std::string lagset;  // set for the analytic checkpoint, else empty
+  uint64_t salt = 0;   // that the analytic checkpoint was made with (make_synthetic())
   ModelConfig config;
   Matrix embed_tokens;  // [vocab, hidden]
   std::vector<LayerWeights> layers;

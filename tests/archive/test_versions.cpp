@@ -282,6 +282,20 @@ TEST_CASE("what differs is refused by name, all of it at once") {
   CHECK(refusal([](Report& r) { r.cases[1].weights_sha256 = "f00"; }) ==
         fmt::format("case 'synthetic d=512 n=16': model.weights_sha256: BASE '{}', HEAD 'f00'",
                     std::string(64, 'b')));
+  // Analytic weights have a salt of their own in every run: the generator must agree.
+  const Report salted = report_with([](Report& r) { r.cases[1].generator = 3; });
+  const auto other_weights = [&](int generator) {
+    return report_with([&](Report& r) {
+      r.cases[1].generator = generator;
+      r.cases[1].weights_sha256 = "f00";
+      r.cases[1].salt = 5;
+    });
+  };
+  CHECK(version_differences(salted, other_weights(3)).empty());
+  CHECK(
+      version_differences(salted, other_weights(4)) ==
+      std::vector<std::string>{"case 'synthetic d=512 n=16': model.generator: BASE '3', HEAD '4'"});
+  CHECK(version_differences(salted, other_weights(0)).size() == 1);
   CHECK(refusal([](Report& r) { r.cases[1].depth = 513; }) ==
         "case 'synthetic d=512 n=16': axes.depth: BASE '512', HEAD '513'");
   CHECK(refusal([](Report& r) { r.cases[1].n_gen = 8, r.cases[1].n_prompt = 7; }) ==

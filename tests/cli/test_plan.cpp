@@ -6,6 +6,7 @@
 
 #include "harness/cli/plan.h"
 #include "references/base/error.h"
+#include "references/synthetic.h"
 #include "tests/support/catch2.h"
 
 namespace mkbench {
@@ -205,6 +206,17 @@ TEST_CASE("the ceiling takes part in decode tests on a card whose L2 cannot hold
       plan_of({"--model", "synthetic", "--n-prompt", "512", "--n-gen", "8"}, probe);
   CHECK(both.jobs.back().n_prompt == 0);
   CHECK(both.jobs.back().no_ceiling.empty());
+}
+
+TEST_CASE("every run draws a salt, whatever its seed; an audit's follows from its seed") {
+  const auto salt = [](const std::vector<std::string>& args) {
+    return plan_of(args, {}).jobs.at(0).salt;
+  };
+  const std::vector<std::string> run = {"--device", "cpu", "--seed", "3"},
+                                 audit = {"audit", "--device", "cpu", "--seed", "3"};
+  CHECK((salt(run) > 0 && salt(run) < kSaltBound && salt(run) != salt(run)));
+  CHECK(salt(audit) == salt(audit));
+  CHECK(salt(audit) != salt({"audit", "--device", "cpu", "--seed", "4"}));
 }
 
 }  // namespace

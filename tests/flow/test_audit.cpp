@@ -1,188 +1,16 @@
 // The audit finds bytes that a decode leaves out, and nothing where none are: tiles and how they are
 // changed, the bound that they give, what ncu's log says, and the audit of engines that skip.
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <map>
-#include <memory>
 
-#include "harness/flow/audit.h"
 #include "harness/measure/statistics.h"
-#include "references/oracle.h"
-#include "references/synthetic.h"
-#include "references/weight_edit.h"
+#include "tests/support/audit_bench.h"
 #include "tests/support/catch2.h"
 #include "tests/support/ncu_log.h"
-#include "tests/support/random_model.h"
-#include "tests/support/scripted_services.h"
 
 using namespace mkbench;
 using namespace mkbench::testing;
-
-namespace {
-
-bool holds(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
-constexpr ModelShape kSmall{.hidden = 128,
-                            .intermediate = 192,
-                            .layers = 2,
-                            .heads = 4,
-                            .kv_heads = 2,
-                            .head_dim = 16,
-                            .vocab = 97};
-
-// A random model: "tied" or "untied", or "wandering": tied, and it does not go on with its own input.
-const ModelWeights& model(const std::string& name) {
-  static const ModelWeights tied = random_model(kSmall, {.tied = true}),
-                            untied = random_model(kSmall, {.tied = false});
-  static const ModelWeights wandering = [] {
-    WeightEdit edit(tied);
-    edit.each_value(edit.weights().final_norm, [](float x) { return -x; });
-    return edit.weights();
-  }();
-  return name == "tied" ? tied : name == "untied" ? untied : wandering;
-}
-
-std::function<uint64_t(uint64_t)> sequence(uint64_t seed) {
-  return [state = splitmix64(seed)](uint64_t bound) mutable { return splitmix64(state++) % bound; };
-}
-
-// Gives the engine the sound values of some weights, whatever is changed in them: it skips them.
-using Skip = std::function<bool(const NamedTensor& tensor, int row, int column)>;
-
-ModelWeights skipping(const ModelWeights& given, const ModelWeights& sound, const Skip& skip) {
-  WeightEdit edit(given);
-  ModelWeights& w = edit.weights();
-  const bool tied = w.config.tie_word_embeddings;
-  if (tied) edit.untie();  // the head is skipped by itself
-  for (const NamedTensor& t : tensor_table(w.config)) {
-    Matrix& m = tensor_of(w, t);
-    const Matrix& from = tensor_of(sound, t);
-    std::vector<Bf16>& values = edit.own(m);
-    for (int r = 0; r < t.rows; ++r) {
-      for (int c = 0; c < t.cols; ++c) {
-        if (skip(t, r, c)) values[static_cast<size_t>(r) * t.cols + c] = from.row(r)[c];
-      }
-    }
-  }
-  return w;
-}
-
-// What an engine shows besides its ids.
-enum class Shows { kIds, kRows, kChecksum };
-
-// The truth's own arithmetic as an engine.
-class OracleEngine : public Engine {
- public:
-  OracleEngine(const ModelWeights& weights, Shows shows, bool deterministic)
-      : oracle_(weights, 1),
-        shape_(weights.config.shape),
-        shows_(shows),
-        deterministic_(deterministic) {}
-
-  EngineCapabilities capabilities() const override {
-    return {.name = "oracle",
-            .device = "cpu",
-            .max_context = 512,
-            .snapshots = shows_ == Shows::kChecksum,
-            .late_id = shows_ != Shows::kIds,
-            .deterministic = deterministic_};
-  }
-  void reset() override { oracle_.reset(); }
-  void poison() override {}
-  void prefill(std::span<const int32_t> ids) override {
-    for (const int32_t id : ids.first(ids.size() - 1)) oracle_.step(id, false);
-    pending_ = ids.back();
-  }
-  std::vector<int32_t> decode(int n, const int32_t* forced, float* logits) override {
-    if (fails) throw Error(ErrorKind::kRuntime, "it gives up");
-    std::vector<int32_t> ids;
-    for (int t = 0; t < n; ++t) {
-      const std::vector<float> row =
-          oracle_.step(t > 0 && forced != nullptr ? forced[t] : pending_);
-      if (logits != nullptr) std::copy(row.begin(), row.end(), logits + int64_t{t} * shape_.vocab);
-      ids.push_back(pending_ = argmax_lowest(row));
-    }
-    if (offset > 0) ids.back() = (ids.back() + offset) % shape_.vocab;
-    return ids;
-  }
-  void set_pending(int32_t id) override { pending_ = id; }
-  Snapshot save() override {
-    uint64_t sum = 1;
-    for (int layer = 0; layer < shape_.layers; ++layer) {
-      for (int row = 0; row < oracle_.position(); ++row) {
-        for (const float x : oracle_.kv_row(layer, row))
-          sum = splitmix64(sum ^ std::bit_cast<uint32_t>(x));
-      }
-    }
-    return {oracle_.position(), pending_, sum};
-  }
-  void restore(const Snapshot&) override {}
-  int position() const override { return oracle_.position(); }
-  int64_t launch_count() const override { return 1; }
-  DecodeTimes last_times() const override { return {}; }
-  Progress progress() const override { return {}; }
-  std::optional<std::vector<float>> kv_row(int layer, int position) override {
-    if (shows_ != Shows::kRows) return std::nullopt;
-    return oracle_.kv_row(layer, position);
-  }
-
-  int offset = 0;  // added to the last id
-  bool fails = false;
-
- private:
-  Oracle oracle_;
-  const ModelShape shape_;
-  const Shows shows_;
-  const bool deterministic_;
-  int32_t pending_ = -1;
-};
-
-// An audit of an engine with the oracle's arithmetic; the truth is the oracle too.
-struct Bench {
-  std::string name = "tied";
-  Skip skip;
-  Shows shows = Shows::kChecksum;
-  bool deterministic = true, fails = false;
-  bool truth_skips = false;   // the truth leaves out what the engine leaves out
-  bool opens_differ = false;  // every opened engine answers differently
-  int opened = 0, truths = 0, most_context = 0;
-  AuditPlan plan;
-  uint64_t seed = 1;
-
-  Bench() {
-    plan.job.n_gen = 16;
-    plan.tiles = 40;
-  }
-
-  EngineAudit run() {
-    const ModelWeights& sound = model(name);
-    ScriptedServices services;
-    services.random = sequence(seed);
-    services.make_engine = [&](const EngineRequest& request, const ModelWeights& weights) {
-      const bool truth = request.name == "eager-fp32";
-      ++(truth ? truths : opened);
-      most_context = std::max(most_context, request.max_context);
-      const bool skips = skip && (!truth || truth_skips);
-      auto engine = std::make_unique<OracleEngine>(skips ? skipping(weights, sound, skip) : weights,
-                                                   shows, deterministic);
-      if (opens_differ) engine->offset = opened;
-      engine->fails = fails;
-      return engine;
-    };
-    plan.job.model = {.row = find_model(name), .name = name};
-    const CaseEngine engine{.name = "kernel", .asked = "kernel", .candidate = true};
-    return audit_engine(plan, engine, services, sound, [](const std::string&, int, int) {});
-  }
-};
-
-std::string reason_of(const EngineAudit& audit) {
-  return audit.reasons.empty() ? "" : audit.reasons.front();
-}
-
-}  // namespace
 
 TEST_CASE("the bound on the unread share is the exact one-sided limit of a binomial share") {
   // No unread tile: 1 - 0.01^(1/n).
@@ -388,44 +216,57 @@ TEST_CASE("engines that answer differently on equal weights cannot be audited by
 TEST_CASE("counters decide where they can, and tiles where they say nothing") {
   const double wanted = static_cast<double>(model("tied").config.shape.bytes_per_step(7.5)) * 16;
   const auto counted = [&](double share, double hits) {
-    return [=](const std::string&) {
+    return [=](const std::string&, int) {
       return ByteCounts{.dram_bytes = share * wanted, .l2_hit_bytes = hits, .kernels = 1};
     };
   };
   Bench bench;
   bench.plan.tiles = 1;
-  bench.plan.count = counted(0.99, 0);
+  bench.plan.counts = true;
+  bench.count_bytes = counted(0.99, 0);
   EngineAudit audit = bench.run();
   CHECK(audit.verdict == Verdict::kPass);
   CHECK(audit.method == "counters");
   CHECK(audit.counted_share->low == Approx(0.99));
   CHECK(bench.opened == 0);
 
-  bench.plan.count = counted(0.93, 0);
+  bench.count_bytes = counted(0.93, 0);
   audit = bench.run();
   CHECK(audit.verdict == Verdict::kIntegrity);
   CHECK(holds(reason_of(audit), "wanted at least 0.97"));
   CHECK(bench.opened == 0);
 
   // Hits count as weights only up to what L2 can hold.
-  bench.plan.count = counted(0.93, 0.5 * wanted);
+  bench.count_bytes = counted(0.93, 0.5 * wanted);
   CHECK(bench.run().verdict == Verdict::kIntegrity);
-  bench.plan.l2_bytes = static_cast<int64_t>(wanted / 16 * 0.05);
+  bench.plan.job.l2_bytes = static_cast<int64_t>(wanted / 16 * 0.05);
   audit = bench.run();
   CHECK(audit.method == "tiles");
   CHECK(audit.verdict == Verdict::kPass);
   CHECK(holds(audit.counters, "all of it may have been read"));
   CHECK(bench.opened > 0);
 
-  bench.plan.count = counted(1.2, 0);
+  bench.count_bytes = counted(1.2, 0);
   CHECK(bench.run().method == "tiles");
-  bench.plan.count = [](const std::string&) {
+  bench.count_bytes = [](const std::string&, int) {
     return ByteCounts{.dram_bytes = 0, .l2_hit_bytes = 0, .kernels = 0, .problem = "not permitted"};
   };
   audit = bench.run();
   CHECK(audit.method == "tiles");
   CHECK(audit.counters == "not permitted");
   CHECK(!audit.counted_share);
+}
+
+TEST_CASE("tiles of analytic weights are tried where their closed form holds from the start") {
+  for (const auto& [given, wanted] :
+       std::map<std::string, std::string>{{"synthetic", "synthetic:none"},
+                                          {"synthetic:far", "synthetic:none"},
+                                          {"synthetic:cut:short", "synthetic:cut:none"}}) {
+    const Model found = model_for_tiles(resolve_model(given), 5);
+    CHECK((found.name == wanted && found.salt == 5));
+  }
+  const Model tiny = model_for_tiles({.row = find_model("tiny"), .name = "tiny"}, 5);
+  CHECK((tiny.name == "tiny" && tiny.salt == 0));
 }
 
 TEST_CASE("ncu's log: kernels are summed, and what is no table of them is a problem") {

@@ -289,8 +289,10 @@ TEST_CASE(
   Bench bench;
   std::vector<std::string> loaded;
   bench.job.model = named("synthetic");
+  bench.job.salt = 9;
   bench.job.ids.clear();
   bench.job.depth = 2;  // too short for any planted lag
+  bool honest = true;   // else the kernel knows the references' weights alone
   bench.services.config = [](const std::string&) {
     ModelConfig config;
     config.shape.vocab = kQwen3_0_6B.vocab;
@@ -324,8 +326,13 @@ TEST_CASE(
   bench.services.make_engine = [&](const EngineRequest& request, const ModelWeights& weights) {
     Script script = bench.scripts[request.name];
     script.vocab = kQwen3_0_6B.vocab;
-    script.rule = [lags = weights.lagset](const std::vector<int32_t>& ids) {
-      return synthetic_continuation(ids, lags, 1).front();
+    const uint64_t salt = honest || request.name != "kernel" ? weights.salt : 0;
+    script.rule = [lags = weights.lagset, salt](const std::vector<int32_t>& ids) {
+      const StateCode code(kQwen3_0_6B.vocab, salt);
+      for (const int32_t id : ids) {
+        if (code.state(id) < 0) return 0;
+      }
+      return synthetic_continuation(ids, lags, 1, kQwen3_0_6B.vocab, salt).front();
     };
     return std::make_unique<ScriptedEngine>(script);
   };
@@ -334,9 +341,23 @@ TEST_CASE(
   CHECK(loaded == std::vector<std::string>{"synthetic:short", "synthetic:none"});
   CHECK(c.timed_check == "closed form");
   CHECK(c.lagset == "none");
+  CHECK((c.salt == 9 && c.generator == kSyntheticVersion));
   CHECK(engine_of(c, "kernel").verdict == Verdict::kPass);
   CHECK(engine_of(c, "kernel").receipts_checked == 24);
   CHECK(asked == "synthetic:short");
+
+  // Parity is judged without the salt, so that an engine without weights passes it: not the timing.
+  honest = false;
+  const CaseReport known = bench.run();
+  CHECK(engine_of(known, "eager").verdict == Verdict::kPass);
+  CHECK(engine_of(known, "kernel").parity->verdict == Verdict::kPass);
+  CHECK(engine_of(known, "kernel").verdict == Verdict::kFailToken);
+  REQUIRE(engine_of(known, "kernel").parity->failed_step);
+  CHECK(engine_of(known, "kernel").parity->failed_step->salt == 9);
+  bench.job.salt = 0;
+  CHECK(engine_of(bench.run(), "kernel").verdict == Verdict::kPass);
+  bench.job.salt = 9;
+  honest = true;
 
   // A lag set with references of its own is judged on these; all other lag sets are judged on
   // short's.
@@ -347,7 +368,7 @@ TEST_CASE(
     const CaseReport own = bench.run();
     CHECK(engine_of(own, "kernel").verdict == Verdict::kPass);
     CHECK(asked == bench.job.model.name);
-    CHECK(loaded == std::vector<std::string>{bench.job.model.name});
+    CHECK(loaded == std::vector<std::string>(2, bench.job.model.name));
   }
   loaded.clear();
   bench.job.model = named("synthetic:none");

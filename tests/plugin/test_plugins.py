@@ -188,6 +188,31 @@ class Broken(PluginTest):
         self.assertEqual(len(whole["samples"]), 2)
 
 
+class KnownAnswers(CliTest):
+    """A library that computes the closed form of `synthetic:cut` in place of its layers passes parity, and no more."""
+
+    LIBRARY = str(PLUGINS / "closed_form.so")
+
+    def test_the_timed_weights_are_salted(self):
+        result = self.bench("--model", "synthetic:cut", "--engine", self.LIBRARY, "-d", "12", "-n", "4", "--blocks", "1",
+                            timeout=350)
+        self.assertEqual(result.returncode, 3, result.stdout + result.stderr)
+        report = self.report()
+        self.assertGreater(report["cases"][0]["model"]["salt"], 0)
+        known, computed = (self.engine(report, name) for name in (self.LIBRARY, "eager"))
+        self.assertEqual((known["verdict"], known["parity"]["verdict"]), ("FAIL_TOKEN", "PASS"), known["reasons"])
+        self.assertIn("receipt: token 0", known["reasons"][0])
+        self.assertEqual(computed["verdict"], "PASS_LIVE", computed["reasons"])
+        step = json.loads((self.out / "failures" / "1.json").read_text())
+        self.assertEqual(step["salt"], report["cases"][0]["model"]["salt"])
+
+    def test_an_audit_begins_where_the_closed_form_holds(self):
+        result = self.mkbench("audit", "--device", "cpu", "--model", "synthetic:cut", "--engine", self.LIBRARY, "-d", "12",
+                              "-n", "4", "--tiles", "1", "-q", timeout=350)
+        self.assertEqual(result.returncode, 8, result.stdout + result.stderr)
+        self.assertIn("layers: 1 of 1 tiles are not read", result.stdout)
+
+
 class Refused(PluginTest):
     def test_no_file(self):
         (self.folder / "folder.so").mkdir()

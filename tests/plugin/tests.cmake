@@ -31,7 +31,9 @@ target_link_libraries(misbehaving PRIVATE Threads::Threads)
 # It takes no forced ids, so that each of them is a late id.
 target_compile_definitions(naive_cpu_pending PRIVATE NAIVE_CAN=MKBENCH_CAN_LOGITS|MKBENCH_CAN_LATE_ID)
 mkbench_plugin_example(seldom seldom.cpp)
-foreach(library misbehaving seldom)
+mkbench_plugin_example(closed_form closed_form.cpp)
+target_link_libraries(closed_form PRIVATE mkbench_references)
+foreach(library misbehaving seldom closed_form)
   target_compile_options(${library} PRIVATE -Wno-subobject-linkage)  # they include naive_cpu.cpp
 endforeach()
 foreach(reason symbol null version size name function precision context device open environment engine)
@@ -84,7 +86,7 @@ add_dependencies(test_plugin_gpu ${mkbench_plugin_examples})
 set(mkbench_plugin_environment
   "BINARY_UNDER_TEST=$<TARGET_FILE:mkbench>" "PLUGINS=${CMAKE_CURRENT_BINARY_DIR}/plugins" "CXX=${CMAKE_CXX_COMPILER}"
   "CUDACXX=${CMAKE_CUDA_COMPILER}")
-mkbench_python_test(test_plugins CLASSES SLOW Broken TIMEOUT 400 ENVIRONMENT ${mkbench_plugin_environment})
+mkbench_python_test(test_plugins CLASSES SLOW Broken KnownAnswers TIMEOUT 400 ENVIRONMENT ${mkbench_plugin_environment})
 mkbench_python_test(test_plugins_gpu LABEL gpu TIMEOUT 300 ENVIRONMENT ${mkbench_plugin_environment})
 mkbench_python_test(test_readme_plugin TIMEOUT 200 ENVIRONMENT ${mkbench_plugin_environment})
 mkbench_python_test(test_bugs CLASSES TIMEOUT 300 ENVIRONMENT ${mkbench_plugin_environment})

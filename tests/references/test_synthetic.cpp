@@ -192,20 +192,89 @@ TEST_CASE("cuts of every shape have the committed bytes, which Python makes too"
   }
 }
 
+TEST_CASE("a salt renames the states and keeps their recurrence") {
+  for (const int vocab : {3072, 66000, 151936}) {
+    const StateCode plain(vocab);
+    std::vector<std::vector<int32_t>> maps;
+    for (const uint64_t salt : {uint64_t{0}, uint64_t{1}, uint64_t{2}, kSaltBound - 1}) {
+      INFO(vocab << " " << salt);
+      const StateCode code(vocab, salt);
+      CHECK(code.states() == plain.states());
+      std::vector<bool> seen(static_cast<size_t>(vocab));
+      std::vector<int32_t>& ids = maps.emplace_back();
+      bool sound = true;
+      for (uint32_t s = 0; s < code.states(); ++s) {
+        const int32_t id = ids.emplace_back(code.token(s));
+        sound = sound && id >= 0 && id < vocab && !seen[static_cast<size_t>(id)] &&
+                code.state(id) == static_cast<int32_t>(s) && code.step(s) == plain.step(s);
+        if (sound) seen[static_cast<size_t>(id)] = true;
+      }
+      CHECK(sound);
+      for (int32_t id = 0; id < vocab; ++id)
+        sound = sound && (code.state(id) >= 0) == seen[static_cast<size_t>(id)];
+      CHECK(sound);
+      CHECK((code.state(-1) == -1 && code.state(vocab) == -1));
+
+      const auto states_of = [](const StateCode& of, std::vector<int32_t> of_ids) {
+        for (int32_t& id : of_ids) id = of.state(id);
+        return of_ids;
+      };
+      const std::vector<int32_t> own = synthetic_prompt(20, 3, vocab, salt),
+                                 known = synthetic_prompt(20, 3, vocab);
+      CHECK(states_of(code, own) == states_of(plain, known));
+      CHECK(states_of(code, synthetic_continuation(own, "short", 9, vocab, salt)) ==
+            states_of(plain, synthetic_continuation(known, "short", 9, vocab)));
+    }
+    // No map agrees with another one by more than chance, and neither do the places of the gaps.
+    for (size_t a = 0; a < maps.size(); ++a) {
+      for (size_t b = 0; b < a; ++b) {
+        int equal = 0;
+        for (size_t s = 0; s < maps[a].size(); ++s) equal += maps[a][s] == maps[b][s];
+        CHECK(equal < 20);
+      }
+    }
+  }
+}
+
+TEST_CASE("a salt changes the noise of every tensor") {
+  const ModelWeights plain = make_synthetic(kCutRow, "short"),
+                     salted = make_synthetic(kCutRow, "short", 0, {}, 3);
+  CHECK(salted.sha256 == make_synthetic(kCutRow, "short", 1, {}, 3).sha256);
+  CHECK(salted.sha256 != make_synthetic(kCutRow, "short", 0, {}, 4).sha256);
+  for (const NamedTensor& t : tensor_table(plain.config)) {
+    if (t.member == &LayerWeights::q_norm || t.member == &LayerWeights::k_norm) continue;
+    INFO(t.name);
+    const Matrix &a = tensor_of(plain, t), &b = tensor_of(salted, t);
+    size_t equal = 0;
+    double largest = 0;
+    for (size_t i = 0; i < a.size(); ++i) {
+      equal += a.data[i].bits == b.data[i].bits;
+      largest = std::max(largest, std::abs(double{to_float(a.data[i])} - to_float(b.data[i])));
+    }
+    // Half of the codewords' signs differ; every other weight has a byte of noise.
+    CHECK(equal < a.size() / 10);
+    CHECK(largest > 0);
+  }
+}
+
 TEST_CASE("small models of other families have the committed bytes and follow the closed form") {
   const nlohmann::json known = committed().at("sha256_of_small_models");
   REQUIRE(known.size() == std::size(testing::kSmallAnalytic));
   for (const ShapeRow& row : testing::kSmallAnalytic) {
     INFO(row.name);
-    const ModelWeights w = make_synthetic(row, "short");
-    CHECK(w.sha256 == known.at(std::string(row.name) + ":short").get<std::string>());
+    const uint64_t salt = row.shape.qkv_bias ? 7 : 0;
+    const ModelWeights w = make_synthetic(row, "short", 0, {}, salt);
+    const std::string bytes = make_synthetic(row, "short").sha256;
+    CHECK(bytes == known.at(std::string(row.name) + ":short").get<std::string>());
+    CHECK((w.sha256 == bytes) == (salt == 0));
+    CHECK(w.salt == salt);
     CHECK(w.model_type == (row.shape.qkv_bias ? "qwen2" : "llama"));
     CHECK(w.config.rope.scaling ==
           (row.shape.qkv_bias ? RopeScaling::kNone : RopeScaling::kLlama3));
     CHECK(w.config.rms_norm_eps == row.rms_norm_eps);
-    std::vector<int32_t> ids = synthetic_prompt(13, 5, row.shape.vocab);
+    std::vector<int32_t> ids = synthetic_prompt(13, 5, row.shape.vocab, salt);
     const size_t before = ids.size();
-    for (const int32_t id : synthetic_continuation(ids, "short", 6, row.shape.vocab))
+    for (const int32_t id : synthetic_continuation(ids, "short", 6, row.shape.vocab, salt))
       ids.push_back(id);
     Oracle oracle(w);
     for (size_t i = 0; i + 1 < ids.size(); ++i) {

@@ -27,6 +27,7 @@ struct ServiceScripts {
   std::function<EngineFacts(Engine&)> facts;
   std::function<std::string(Engine&, Ablation)> ablate;
   std::function<LaunchTrace(Engine&, int)> trace;
+  std::function<ByteCounts(const std::string&, int)> count_bytes;
   std::function<int64_t(const EngineRequest&, const ModelConfig&)> bytes;
   std::function<int64_t(const std::string&, const CaseShapes&)> process_bytes = [](auto&, auto&) {
     return 0;
@@ -62,7 +63,9 @@ class ScriptedServices : public ServiceScripts {
     uint64_t random(uint64_t bound) const override { return on_.random(bound); }
     ModelConfig config(const Model& model) const override { return on_.config(model.name); }
     ModelWeights load(const Model& model, int depth) const override {
-      return on_.load(model.name, depth);
+      ModelWeights weights = on_.load(model.name, depth);
+      weights.salt = model.salt;
+      return weights;
     }
     std::vector<GreedyReference> references(const std::string& name) const override {
       return on_.references(name);
@@ -81,6 +84,9 @@ class ScriptedServices : public ServiceScripts {
       return on_.ablate(engine, ablation);
     }
     LaunchTrace trace(Engine& engine, int n) const override { return on_.trace(engine, n); }
+    ByteCounts count_bytes(const std::string& engine, int n) const override {
+      return on_.count_bytes(engine, n);
+    }
     int64_t bytes(const EngineRequest& r, const ModelConfig& c) const override {
       return on_.bytes(r, c);
     }

@@ -11,12 +11,10 @@
 #include "harness/cli/plan.h"
 #include "harness/cli/progress.h"
 #include "harness/cli/run_settings.h"
-#include "harness/device/ncu.h"
 #include "harness/hosts/host_services.h"
 #include "harness/hosts/machine.h"
 #include "harness/report/render.h"
 #include "harness/report/report.h"
-#include "references/base/data_root.h"
 #include "references/snapshot_folder.h"
 #include "references/synthetic.h"
 
@@ -26,36 +24,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kTilesShown = 8;
-
-// The command that ncu runs: mkbench-all, which holds all engines, decodes once.
-std::vector<std::string> one_decode(const CaseJob& job, const std::string& engine,
-                                    const AuditSettings& settings) {
-  const fs::path all = program_folder() / "mkbench-all";
-  return {all.string(),   "audit",
-          "--in-process", "--decode-once",
-          "--device",     job.device,
-          "--gpu",        std::to_string(job.gpu),
-          "--engine",     engine,
-          "--model",      job.model.name,
-          "--n-gen",      std::to_string(job.n_gen),
-          "--n-depth",    std::to_string(job.depth),
-          "--seed",       std::to_string(settings.prompt_seed),
-          "--timeout",    fmt::format("{}", settings.timeout_s),
-          "--quiet"};
-}
-
-std::function<ByteCounts(const std::string&)> counters_of(const CaseJob& job,
-                                                          const AuditSettings& settings) {
-  return [&job, &settings](const std::string& engine) {
-    const std::string ncu = find_ncu();
-    if (ncu.empty()) {
-      ByteCounts none;
-      none.problem = "ncu (Nsight Compute) is neither on PATH nor beside the toolkit";
-      return none;
-    }
-    return count_with_ncu(ncu, one_decode(job, engine, settings), settings.timeout_s);
-  };
-}
 
 nlohmann::json json_of(const EngineAudit& audit) {
   nlohmann::json parts = nlohmann::json::array();
@@ -146,22 +114,20 @@ int decode_once(const std::vector<CaseJob>& jobs, Hosts& hosts) {
 }
 
 AuditedCase audit_case(const CaseJob& job, const AuditSettings& settings, bool in_process,
-                       int64_t l2_bytes, Hosts& hosts,
+                       Hosts& hosts,
                        const std::function<void(const CaseJob&, const EngineAudit&)>& tell) {
   AuditPlan plan{.job = job, .tiles = settings.tiles, .tensors = settings.tensors};
-  plan.l2_bytes = l2_bytes;
   // With --in-process, a profiler may already be counting this process.
-  if (job.cuda() && !settings.tiles_only && !in_process) plan.count = counters_of(job, settings);
-  const ModelWeights weights = hosts.load(job.model, job.depth);
+  plan.counts = job.cuda() && !settings.tiles_only && !in_process;
   // Called to refuse names that no tensor has.
-  parts_with(tile_parts(weights.config, {0}), settings.tensors);
+  parts_with(tile_parts(model_config(job.model), {0}), settings.tensors);
   ProgressDisplay progress(settings.quiet, settings.verbose);
   AuditedCase audited{job, {}};
   for (const CaseEngine& engine : job.engines) {
     if (!engine.candidate) continue;
     const HostServices services(job, hosts, seeded(settings.prompt_seed));
-    audited.engines.push_back(audit_engine(
-        plan, engine, services, weights, [&](const std::string& name, int done, int total) {
+    audited.engines.push_back(
+        audit_engine(plan, engine, services, [&](const std::string& name, int done, int total) {
           progress.show({.stage = "tiles", .engine = name, .done = done, .total = total});
         }));
     progress.clear();
@@ -174,11 +140,10 @@ AuditedCase audit_case(const CaseJob& job, const AuditSettings& settings, bool i
 
 std::vector<AuditedCase> audit_cases(
     const std::vector<CaseJob>& jobs, const AuditSettings& settings, const Invocation& invocation,
-    int64_t l2_bytes, Hosts& hosts,
-    const std::function<void(const CaseJob&, const EngineAudit&)>& tell) {
+    Hosts& hosts, const std::function<void(const CaseJob&, const EngineAudit&)>& tell) {
   std::vector<AuditedCase> cases;
   for (const CaseJob& job : jobs)
-    cases.push_back(audit_case(job, settings, invocation.in_process, l2_bytes, hosts, tell));
+    cases.push_back(audit_case(job, settings, invocation.in_process, hosts, tell));
   return cases;
 }
 
@@ -219,7 +184,10 @@ std::vector<Flag<AuditSettings>> audit_flags() {
   };
 }
 
-void require_audit_arguments(AuditSettings& settings) { check_plan_settings(settings); }
+void require_audit_arguments(AuditSettings& settings) {
+  check_plan_settings(settings);
+  settings.salt = 1 + seeded(settings.prompt_seed)(kSaltBound - 1);  // --seed repeats the audit
+}
 
 int audit_command(const AuditSettings& settings, const Invocation& invocation) {
   remove_stale_snapshots();
@@ -235,12 +203,12 @@ int audit_command(const AuditSettings& settings, const Invocation& invocation) {
   fs::path folder;
   if (!settings.out.empty()) folder = make_output_folder(settings.out);
   std::vector<Verdict> verdicts;
-  const std::vector<AuditedCase> cases =
-      audit_cases(plan.jobs, settings, invocation, probe.l2_bytes, hosts,
-                  [&](const CaseJob& job, const EngineAudit& e) {
-                    verdicts.push_back(e.verdict);
-                    if (settings.format == "md") print_audit(job, settings.prompt_seed, e);
-                  });
+  const std::vector<AuditedCase> cases = audit_cases(plan.jobs, settings, invocation, hosts,
+                                                     [&](const CaseJob& job, const EngineAudit& e) {
+                                                       verdicts.push_back(e.verdict);
+                                                       if (settings.format == "md")
+                                                         print_audit(job, settings.prompt_seed, e);
+                                                     });
   const int status = exit_code(worst(verdicts));
   const std::string text = dump_readable(json_of(cases, settings, invocation, status)) + "\n";
   if (settings.format == "json") fmt::print("{}", text);

@@ -24,10 +24,9 @@ struct AuditedCase {
 };
 
 // Audits the candidates of the cases, one after another, and calls `tell`, unless empty, with each
-// result. l2_bytes: size of the card's L2; 0 on a CPU. Throws like load_model(), and Interrupted.
+// result. Throws like load_model(), and Interrupted.
 std::vector<AuditedCase> audit_cases(
     const std::vector<CaseJob>& jobs, const AuditSettings& settings, const Invocation& invocation,
-    int64_t l2_bytes, Hosts& hosts,
-    const std::function<void(const CaseJob&, const EngineAudit&)>& tell);
+    Hosts& hosts, const std::function<void(const CaseJob&, const EngineAudit&)>& tell);
 
 }  // namespace mkbench

@@ -153,8 +153,7 @@ class TimingLanes {
     audit.quiet = cases_.settings().quiet;
     Hosts hosts(cases_.invocation().start_host, audit.timeout_s);
     const std::vector<CaseJob> jobs = plan_run(audit, cases_.probe()).jobs;
-    const AuditedCase audited =
-        audit_cases(jobs, audit, cases_.invocation(), cases_.probe().l2_bytes, hosts, {}).front();
+    const AuditedCase audited = audit_cases(jobs, audit, cases_.invocation(), hosts, {}).front();
     for (size_t i = 0; i < libraries.size(); ++i) {
       const EngineAudit& found = audited.engines[i];
       const std::vector<TimingEnd> ends =
