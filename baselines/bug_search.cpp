@@ -6,8 +6,10 @@
 #include <chrono>
 #include <cmath>
 #include <limits>
+#include <memory>
 
 #include "baselines/deviant_model.h"
+#include "baselines/hooks.h"
 #include "references/base/error.h"
 
 namespace mkbench {
@@ -19,6 +21,7 @@ constexpr size_t kPaired = 5;    // of the best single bugs, each is tried with 
 constexpr size_t kRefined = 24;  // of the best bugs of the first run, how many go on to the others
 constexpr size_t kRounded = 3;   // of the best bugs, how many are run in bf16 too
 constexpr size_t kBatchedRows = 128;  // runs of at most so many rows go through the model together
+constexpr int64_t kMostTies = 8;      // of a step whose id tells anything
 constexpr int kShortestTail = 2;      // rows of the head that are never scored are at least so many
 
 double now() {
@@ -39,6 +42,12 @@ void check(const BugQuestion& question, int vocab) {
         run.ids.size() + 1 < static_cast<size_t>(run.prompt) + run.found.size())
       refuse("a run has fewer rows than steps");
   }
+}
+
+// The lowest of the other logits for the last `tail` ones of each step.
+Tensor with_tail(const Tensor& logits, int64_t tail) {
+  const Tensor scored = logits.narrow(1, 0, logits.size(1) - tail);
+  return at::cat({scored, scored.amin(1, true).expand({logits.size(0), tail})}, 1);
 }
 
 Tensor centred(const Tensor& logits) { return logits - logits.mean(-1, true); }
@@ -146,15 +155,9 @@ class Search {
     const auto steps = static_cast<int64_t>(run.found.size());
     const int tail = unscored_tail(run, vocab_);
     tail_ = tail_ < 0 ? tail : std::min(tail_, tail);
-    Tensor logits =
+    const Tensor logits =
         at::from_blob(const_cast<float*>(run.logits.data()), {steps, vocab_}, at::kFloat).clone();
-    if (tail > 0) set_tail(logits, tail);
-    return logits;
-  }
-
-  void set_tail(Tensor& logits, int64_t tail) const {
-    const Tensor lowest = logits.narrow(1, 0, vocab_ - tail).amin(1, true);
-    logits.narrow(1, vocab_ - tail, tail).copy_(lowest.expand({logits.size(0), tail}));
+    return tail > 0 ? with_tail(logits, tail) : logits;
   }
 
   // The rows of the head that are never scored, as the logits show them; by ids alone, a few counts
@@ -172,18 +175,12 @@ class Search {
     std::sort(tails.begin(), tails.end());
     tails.erase(std::unique(tails.begin(), tails.end()), tails.end());
     for (const int n : tails) {
-      known_.push_back({{Bug::kHeadTail, static_cast<double>(n)},
-                        "head_tail",
-                        "the last " + std::to_string(n) + " rows of the LM head are never scored"});
+      const Hooks hooks{.logits = [n](const Tensor& logits) { return with_tail(logits, n); }};
+      KnownBug& bug = known_.emplace_back();
+      bug.deviation.hooks = std::make_shared<const Hooks>(hooks);
+      bug.name = "head_tail";
+      bug.text = "the last " + std::to_string(n) + " rows of the LM head are never scored";
     }
-  }
-
-  Tensor logits_of(const Batch& batch, std::span<const Deviation> bugs, bool rounded) const {
-    Tensor logits = model_.logits(batch.runs, bugs, rounded);
-    for (const Deviation& d : bugs) {
-      if (d.bug == Bug::kHeadTail) set_tail(logits, static_cast<int64_t>(d.value));
-    }
-    return logits;
   }
 
   // Squared norm of the difference of centred logits, over the steps that can be compared.
@@ -195,13 +192,16 @@ class Search {
 
   // Adds what the bugs leave in one batch.
   void measure(const Batch& batch, Tried& one) const {
-    const Tensor logits = logits_of(batch, one.bugs, false);
+    const Tensor logits = model_.logits(batch.runs, one.bugs);
     if (batch.logits.defined()) one.distance += squared_distance(batch, batch.logits, logits);
     const Tensor found = batch.found.to(logits.device()).unsqueeze(1);
     const Tensor came = batch.came.to(logits.device());
     const Tensor logit = logits.gather(1, found).squeeze(1);
     const Tensor below = logits.amax(1) - logit;
-    one.fit.wrong += static_cast<int>(((below > question_.tau) & came).sum().item<int64_t>());
+    // False for NaN, and where the logits are so flat that they fit any id.
+    const Tensor ties = (logits >= logits.amax(1, true) - question_.tau).sum(1);
+    const Tensor right = (below <= question_.tau) & (ties <= kMostTies);
+    one.fit.wrong += static_cast<int>((came & ~right).sum().item<int64_t>());
     const Tensor surprise = (logits.logsumexp(1) - logit).masked_select(came);
     one.fit.surprise += surprise.sum().item<double>();
   }
@@ -229,8 +229,8 @@ class Search {
     double distance = 0;
     for (const Batch& batch : batches_) {
       if (!batch.logits.defined()) continue;
-      distance += squared_distance(batch, centred(logits_of(batch, bugs, false)),
-                                   logits_of(batch, bugs, true));
+      distance += squared_distance(batch, centred(model_.logits(batch.runs, bugs)),
+                                   model_.logits(batch.runs, bugs, true));
     }
     return share(distance);
   }
@@ -238,7 +238,8 @@ class Search {
   void sort() {
     const auto key = [this](const Tried& t) {
       const double first = with_logits() ? t.distance : t.fit.wrong;
-      return std::isfinite(first) ? std::pair(first, t.fit.surprise) : std::pair(1e300, 0.0);
+      const bool finite = std::isfinite(first) && std::isfinite(t.fit.surprise);
+      return finite ? std::pair(first, t.fit.surprise) : std::pair(1e300, 0.0);
     };
     std::stable_sort(tried_.begin(), tried_.end(),
                      [&](const Tried& a, const Tried& b) { return key(a) < key(b); });
@@ -253,7 +254,7 @@ class Search {
     for (size_t i = 0; i < best.size(); ++i) {
       for (size_t j = i + 1; j < best.size() && now() < end_; ++j) {
         const Deviation &a = best[i].bugs.front(), &b = best[j].bugs.front();
-        if (a.bug == b.bug && a.layer == b.layer) continue;
+        if (best[i].fit.name == best[j].fit.name && a.layer == b.layer) continue;
         tried_.push_back(tried({a, b}, best[i].fit.name + "+" + best[j].fit.name,
                                best[i].fit.text + ", and " + best[j].fit.text));
         go_on(tried_.back());

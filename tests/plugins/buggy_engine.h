@@ -34,13 +34,16 @@ inline std::vector<float> frequencies_of(const mkbench_model& m, Bug bug) {
   std::vector<float> all;
   const auto theta = float(bug == Bug::rope_theta ? 1e4 : m.rope_theta);
   const bool scaled = bug != Bug::rope_unscaled && m.rope_scaling == MKBENCH_ROPE_LLAMA3;
+  const double turn = bug == Bug::rope_scaling_turns ? 1 : 2 * std::acos(-1.0);
+  const int width = bug == Bug::rope_exponent_hidden ? m.hidden : m.head_dim;
   for (int i = 0; i < m.head_dim; i += 2) {
-    const float exponent = float(bug == Bug::rope_exponent ? i / 2 : i) / float(m.head_dim);
+    const float exponent = float(bug == Bug::rope_exponent ? i / 2 : i) / float(width);
     float f = 1 / std::pow(theta, exponent);
-    const double waves = m.rope_original_positions * double(f) / (2 * std::acos(-1.0));
+    const double waves = m.rope_original_positions * double(f) / turn;
     const double share =
         (waves - m.rope_low_freq_factor) / (m.rope_high_freq_factor - m.rope_low_freq_factor);
-    const double kept = std::min(1.0, std::max(0.0, share));
+    double kept = std::min(1.0, std::max(0.0, share));
+    if (bug == Bug::rope_scaling_linear) kept = 0;
     if (scaled) f = float((1 - kept) * f / m.rope_factor + kept * f);
     all.push_back(f);
   }
