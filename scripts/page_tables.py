@@ -113,11 +113,9 @@ def withheld(engine: dict, said: str) -> str:
     """Why an engine has no times; empty if it has some, or if that is said already."""
     if engine["ms_per_tok"] is not None or not engine.get("timed", True) and engine["verdict"] in GOOD:
         return ""
-    reasons, why = [text for text in (*engine["reasons"], engine["times_withheld"]) if text], []
-    for text in sorted(reasons, key=len, reverse=True):  # the longest may hold others
-        if not any(text in other for other in (said, *why)):
-            why.append(text)
-    return "; ".join(why) if reasons else "no reason is given"
+    told = list(dict.fromkeys(text for text in (*engine["reasons"], engine["times_withheld"]) if text))
+    why = [text for text in told if text not in said and not any(text in other for other in told if other != text)]
+    return "; ".join(why) if told else "no reason is given"
 
 
 def parity_text(engine: dict) -> str:
@@ -129,12 +127,11 @@ def parity_text(engine: dict) -> str:
 
 def no_figure(parity: dict) -> str:
     """Why no logit errors of a failure are drawn; empty if they are, or if nothing failed."""
-    step, localised = parity.get("failed_step"), parity.get("localised", "")
+    localised = parity.get("localised", "")
     if parity.get("error_by_position") or not localised and kind_of(parity["verdict"]) != "bad":
         return ""
-    if not step:
-        return "no single step shows this failure"
-    return "the step was not repeated" if localised.startswith("not localised") else "this engine shows no logits"
+    return ("no single step shows this failure" if not parity.get("failed_step") else
+            "the step was not repeated" if localised.startswith("not localised") else "this engine shows no logits")
 
 
 def parity_of(case: dict, said: str) -> list:

@@ -308,15 +308,14 @@ void Gate::judge_within(TimeBudget& budget, Trials& trials, Contestant& contesta
     }
   } catch (const Error& error) {
     const bool proven = !times_allowed(report.verdict) && report.verdict != Verdict::kIncomplete;
-    if (!proven && error.kind() == ErrorKind::kIntegrity) {  // found between its calls
+    const bool left_behind = error.kind() == ErrorKind::kIntegrity;  // found between its calls
+    if (error.kind() == ErrorKind::kInvalidReference || !(proven || left_behind)) throw;
+    if (!proven) {
       Findings findings;
       findings.fail(Check::kIsolation, Verdict::kIntegrity, error.what());
-      findings.conclude(report);
-    } else if (!proven || error.kind() == ErrorKind::kInvalidReference) {
-      throw;
-    } else {
-      report.reason += fmt::format("; then: {}", error.what());
+      return findings.conclude(report);
     }
+    report.reason += fmt::format("; then: {}", error.what());
   }
   if (report.verdict == Verdict::kIncomplete && budget.left() <= 0) {
     report.reason = fmt::format("the time budget of {:g} s (--time-budget) ended; reached: {}",

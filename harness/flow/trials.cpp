@@ -24,13 +24,6 @@ namespace {
 // Number of cache lengths walked for lag sets whose closed form begins at a large depth.
 constexpr int kFarSteppedLengths = 64;
 
-int32_t emitted_at(const ParityReport& report, const std::string& prompt, int position) {
-  for (const ParityRow& row : report.rows) {
-    if (row.prompt == prompt && row.position == position) return row.engine_id;
-  }
-  return -1;
-}
-
 // Whether a step alone can show the failure. Repeats and isolation take several runs.
 bool one_step_shows(const ParityReport& report) {
   switch (report.verdict) {
@@ -320,10 +313,13 @@ void Trials::localise_swept(const std::string& name, const std::vector<GreedyRef
                                   truth = make(kTruthName, context, weights),
                                   baseline = make(kHeadFp32Name, context, weights);
     watch_.begin("localising", name, candidate.get());
+    const LocaliseEngines engines{*candidate, *truth, *baseline};
+    const ReplayOptions options =
+        replay_options(step.pairwise_d, name, weights.config.shape, references);
+    LastStep last;
+    step = repeat_step(engines, step, options, &last);
     static_cast<FailureDetails&>(report) =
-        repeat_failed({.candidate = *candidate, .truth = *truth, .baseline = *baseline}, step,
-                      replay_options(step.pairwise_d, name, weights.config.shape, references),
-                      clock_of(services_));
+        details_of(engines, step, last, options, clock_of(services_));
   } catch (const Error& error) {
     static_cast<FailureDetails&>(report) = not_repeated(step, error);
   }
@@ -358,25 +354,21 @@ void Trials::localise_prompt(const LocaliseEngines& engines, const std::string& 
             *report.failed_step);
   watch_.begin("looking for the bug", name, &engines.candidate);
   // What differs from run to run may come from KV rows of earlier sequences. A new engine has none.
-  const auto has_failed = [&](Check check) {
-    const CheckResult* result = find_check(report, check);
-    return result != nullptr && result->status == CheckStatus::kFailed;
-  };
+  const bool differs = std::any_of(report.checks.begin(), report.checks.end(), [](const auto& r) {
+    return r.status == CheckStatus::kFailed &&
+           (r.check == Check::kSame || r.check == Check::kRepeats);
+  });
   std::unique_ptr<Engine> other;
-  NextEngine next;
-  if (has_failed(Check::kSame) || has_failed(Check::kRepeats)) {
-    next = [&]() -> Engine& {
-      other.reset();
-      other = make(name, max_context_, weights_);
-      return *other;
-    };
-  }
+  const std::function<Engine&()> next = [&]() -> Engine& {
+    other.reset();
+    return *(other = make(name, max_context_, weights_));
+  };
   report.diagnosis =
       diagnose(engines.candidate, engines.truth,
                replay_windows(*reference, report.rows, *prompt, step,
                               engines.candidate.capabilities().logits),
                options.vocab, tau_of(last.truth, options.pairwise_d, options.logits_bf16),
-               clock_of(services_), next);
+               clock_of(services_), differs ? next : nullptr);
 }
 
 void Trials::localise_failure(Engine& engine, const std::string& name, Engine& baseline,
@@ -408,8 +400,8 @@ void Trials::localise_failure(Engine& engine, const std::string& name, Engine& b
   } catch (const Error& error) {
     report.localised = fmt::format("not localised: {}", error.what());
   }
-  if (weights_.lagset.empty() || found.prompt == nullptr || found.prompt->set != "strict") return;
-  const int32_t emitted = emitted_at(report, found.prompt->name, report.suspect_position);
+  if (!report.failed_step || weights_.lagset.empty() || found.prompt->set != "strict") return;
+  const int32_t emitted = report.failed_step->found;
   if (emitted != found.prompt->steps[static_cast<size_t>(found.step)].token) {
     report.localised += "; " + localise_lag(weights_.lagset, weights_.config.shape, *found.prompt,
                                             found.step, emitted);

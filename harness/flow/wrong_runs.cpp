@@ -79,8 +79,10 @@ void tell_wrong_runs(const CaseJob& job, const CaseServices& services, const Tru
         const std::unique_ptr<Engine> own = std::move(c.engine), of_truth = other(kTruthName),
                                       baseline = other(kHeadFp32Name);
         watch.begin("localising", c.name, own.get());
-        details = repeat_failed({.candidate = *own, .truth = *of_truth, .baseline = *baseline},
-                                step, options, clock_of(services));
+        const LocaliseEngines engines{*own, *of_truth, *baseline};
+        LastStep last;
+        const FailedStep again = repeat_step(engines, step, options, &last);
+        details = details_of(engines, again, last, options, clock_of(services));
       } catch (const Error& error) {
         details = not_repeated(step, error);
       }

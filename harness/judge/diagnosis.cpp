@@ -147,7 +147,7 @@ Diagnosis conclude_diagnosis(const BugFits& fits, double rms_limit) {
 }
 
 Diagnosis diagnose(Engine& candidate, Engine& truth, const std::vector<ReplayWindow>& windows,
-                   int vocab, double tau, const Now& now, const NextEngine& next) {
+                   int vocab, double tau, const Now& now, const std::function<Engine&()>& next) {
   const double end = now() + kDiagnosisSeconds;
   const ReplayWindow& failing = windows.front();
   const int rows = rows_of(*failing.prompt, failing.first + failing.count);
@@ -187,16 +187,9 @@ FailureDetails details_of(const LocaliseEngines& engines, FailedStep step, const
   return details;
 }
 
-FailureDetails repeat_failed(const LocaliseEngines& engines, const FailedStep& observed,
-                             const ReplayOptions& options, const Now& now) {
-  LastStep last;
-  FailedStep step = repeat_step(engines, observed, options, &last);
-  return details_of(engines, std::move(step), last, options, now);
-}
-
-FailureDetails not_repeated(FailedStep observed, const Error& error) {
-  observed.localised = fmt::format("not localised: {}", error.what());
-  return {.localised = observed.localised, .failed_step = std::move(observed)};
+FailureDetails not_repeated(FailedStep step, const Error& error) {
+  step.localised = fmt::format("not localised: {}", error.what());
+  return {.localised = step.localised, .failed_step = std::move(step)};
 }
 
 }  // namespace mkbench

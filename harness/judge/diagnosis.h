@@ -32,24 +32,19 @@ std::vector<ReplayWindow> replay_windows(const GreedyReference& reference,
                                          const std::vector<ParityRow>& rows,
                                          const ReferencePrompt& failing, int step, bool logits);
 
-// Opens the engine that repeats the next window.
-using NextEngine = std::function<Engine&()>;
-
 // Repeats the windows, teacher-forced, on the candidate or, if `next` is set, each on the engine
 // that it opens, and asks the truth which bug fits. `tau`: as in BugQuestion. An error of an engine
 // becomes the text: the failure is proven without it.
 Diagnosis diagnose(Engine& candidate, Engine& truth, const std::vector<ReplayWindow>& windows,
-                   int vocab, double tau, const Now& now, const NextEngine& next = {});
+                   int vocab, double tau, const Now& now,
+                   const std::function<Engine&()>& next = {});
 
 // All that is known of a step that these engines have repeated: `step` and `last` come from
-// replay_step(). The diagnosis is of this step and those before it.
+// replay_step() or repeat_step(). The diagnosis is of this step and those before it.
 FailureDetails details_of(const LocaliseEngines& engines, FailedStep step, const LastStep& last,
                           const ReplayOptions& options, const Now& now);
-
-// details_of() a judged step, after repeat_step(); and of one that could not be repeated.
-FailureDetails repeat_failed(const LocaliseEngines& engines, const FailedStep& observed,
-                             const ReplayOptions& options, const Now& now);
-FailureDetails not_repeated(FailedStep observed, const Error& error);
+// The same of a step that could not be repeated.
+FailureDetails not_repeated(FailedStep step, const Error& error);
 
 // Says what the fits mean. `rms_limit`: of R_rms, for the engine's precision class. A bug is named
 // alone only if rounding explains what it leaves of the error, and no other bug does nearly as well.

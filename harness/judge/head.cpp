@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
 #include <map>
 #include <numeric>
 
@@ -122,20 +121,17 @@ class Head {
     for (int32_t& id : prompt.ids) id = r.new_id[static_cast<size_t>(id)];
     for (ReferenceStep& s : prompt.steps) s.token = r.new_id[static_cast<size_t>(s.token)];
     const auto n = static_cast<int>(prompt.steps.size());
-    const auto run = [&](float* logits) {
-      start_prompt(engine, prompt);
-      return forced_decode(engine, prompt, 0, n, logits, vocab_, findings_);
-    };
-    const std::vector<int32_t> ids = run(nullptr);
+    std::vector<int32_t> ids;
     std::vector<float> logits;
+    forced_run(engine, prompt, n, n, vocab_, findings_,
+               [&](int, const auto& found, const auto&) { ids = found; });
     // True if the engine's own logits of two equal rows differ and the higher id has the larger one,
     // as a product that rounds by the place of a row can make them.
     const auto is_larger = [&](size_t step, int32_t high, int32_t low) {
       if (!engine.capabilities().logits) return false;
       if (logits.empty()) {
-        logits.resize(static_cast<size_t>(n) * static_cast<size_t>(vocab_),
-                      std::numeric_limits<float>::quiet_NaN());
-        run(logits.data());
+        forced_run(engine, prompt, 0, n, vocab_, findings_,
+                   [&](int, const auto&, const auto& shown) { logits = shown; });
       }
       const float* row = logits.data() + step * static_cast<size_t>(vocab_);
       return row[high] > row[low];

@@ -22,14 +22,22 @@ class Isolation {
     expect(run(a), alone, fmt::format("prompt '{}' after '{}'", a.name, b.name));
   }
 
+  // Decodes the same steps again from the prompt's end, to which restore() or rewind() goes back.
   // restore() compares the checksum of the prefix's KV rows with the checksum that save() took.
-  void prefix(const ReferencePrompt& a) {
+  void prefix(const ReferencePrompt& a, bool restores) {
     stop_();
     start_prompt(engine_, a);
-    const Snapshot start = engine_.save();
-    const RunBits first = decode_all(engine_, a);
+    const Snapshot start = restores ? engine_.save() : Snapshot{};
+    RunBits first, again;
+    append(engine_, a, first, kSteps);
     try {
-      engine_.restore(start);
+      if (restores) {
+        engine_.restore(start);
+      } else {
+        engine_.rewind(static_cast<int>(a.ids.size()) - 1);
+        engine_.poison();
+        engine_.set_pending(a.ids.back());
+      }
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::kIntegrity) throw;
       findings_.fail(Check::kIsolation, Verdict::kIntegrity,
@@ -37,19 +45,9 @@ class Isolation {
                                  error.what()));
       return;
     }
-    expect(decode_all(engine_, a), first,
-           fmt::format("prompt '{}' from its snapshot again", a.name));
-  }
-
-  // As before every timed run of an engine without snapshots.
-  void rewound(const ReferencePrompt& a) {
-    stop_();
-    start_prompt(engine_, a);
-    const RunBits first = decode_all(engine_, a);
-    engine_.rewind(static_cast<int>(a.ids.size()) - 1);
-    engine_.poison();
-    engine_.set_pending(a.ids.back());
-    expect(decode_all(engine_, a), first, fmt::format("prompt '{}' again after rewind()", a.name));
+    append(engine_, a, again, kSteps);
+    expect(again, first,
+           fmt::format("prompt '{}' again after {}()", a.name, restores ? "restore" : "rewind"));
   }
 
   // The two sequences take turns after every step, so each step is a decode of its own.
@@ -71,12 +69,6 @@ class Isolation {
   RunBits run(const ReferencePrompt& prompt) {
     stop_();
     return run_bits(engine_, prompt, kSteps, vocab_, findings_);
-  }
-
-  RunBits decode_all(Engine& engine, const ReferencePrompt& prompt) {
-    RunBits bits;
-    append(engine, prompt, bits, kSteps);
-    return bits;
   }
 
   RunBits step_by_step(Engine& engine, const ReferencePrompt& prompt) {
@@ -121,9 +113,9 @@ std::string run_parts(Isolation& isolation, Engine& engine, const ReferencePromp
   std::string left_out;
   // The first one of a set may be a single id, which has no prefix.
   const ReferencePrompt& longer = a.ids.size() > b.ids.size() ? a : b;
-  if (engine.capabilities().rewind) isolation.rewound(longer);
+  if (engine.capabilities().rewind) isolation.prefix(longer, false);
   if (engine.capabilities().snapshots) {
-    isolation.prefix(longer);
+    isolation.prefix(longer, true);
   } else {
     left_out = "without the prefix's checksum: this engine takes no snapshots";
   }

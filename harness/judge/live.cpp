@@ -45,12 +45,8 @@ ReferenceStep truth_step(const float* z, int vocab, int position) {
 void add_baseline_errors(const float* truth, const float* baseline, int vocab,
                          ReferenceStep& step) {
   const double baseline_mean = mean_of(baseline, vocab);
-  double squares = 0;
-  for (int i = 0; i < vocab; ++i) {
-    const double e = (baseline[i] - baseline_mean) - (truth[i] - step.mean);
-    squares += e * e;
-  }
-  step.baseline_error_norm = std::sqrt(squares);
+  const auto width = static_cast<size_t>(vocab);
+  step.baseline_error_norm = centred_distance({baseline, width}, {truth, width});
   double low = 0, high = 0;
   for (size_t i = 0; i < step.top_ids.size(); ++i) {
     const int32_t id = step.top_ids[i];

@@ -56,42 +56,16 @@ bool out_of_band(double candidate, double baseline) {
 // Steps up to the failing one whose logits are compared. At 151,936 ids a row takes 0.6 MB.
 constexpr int kErrorSteps = 32;
 
-struct Walked {
-  int32_t id = -1;  // of the last step
-  Values rows;      // logits [steps from `shown` on, vocab], if the engine shows logits
-};
-Walked walk(Engine& engine, int vocab, const ReferencePrompt& prompt, int shown, int step) {
-  Walked walked;
+// The id of the last step, and logits [steps from `shown` on, vocab] if the engine shows logits.
+std::pair<int32_t, Values> walk(Engine& engine, int vocab, const ReferencePrompt& prompt, int shown,
+                                int step) {
+  std::pair<int32_t, Values> last;
   Findings ignored;  // the judge has reported these failures already
   forced_run(engine, prompt, shown, step + 1, vocab, ignored,
              [&](int, const std::vector<int32_t>& ids, const Values& logits) {
-               walked.id = ids.back();
-               walked.rows.insert(walked.rows.end(), logits.begin(), logits.end());
+               last = {ids.back(), logits};
              });
-  return walked;
-}
-
-// The prompt up to `step`, with the steps before `shown` as a part of its ids: a prefill reaches the
-// same state and costs less than a walk. Only the candidate has to walk all the steps.
-ReferencePrompt way_to(const ReferencePrompt& prompt, int shown, int step) {
-  ReferencePrompt way{prompt};
-  for (int t = 0; t < shown; ++t) way.ids.push_back(prompt.steps[static_cast<size_t>(t)].token);
-  way.steps.assign(prompt.steps.begin() + shown, prompt.steps.begin() + step + 1);
-  return way;
-}
-
-// The errors of the logits at the steps that all three have walked.
-std::vector<ErrorAt> errors_by_position(const Values& candidate, const Values& truth,
-                                        const Values& baseline, int vocab,
-                                        const std::vector<ReferenceStep>& steps) {
-  std::vector<ErrorAt> errors;
-  const auto width = static_cast<size_t>(vocab);
-  for (size_t at = 0; at < candidate.size(); at += width) {
-    const auto row = [&](const Values& rows) { return std::span(rows).subspan(at, width); };
-    errors.push_back({steps[at / width].position, centred_distance(row(candidate), row(truth)),
-                      centred_distance(row(baseline), row(truth)), std::nullopt});
-  }
-  return errors;
+  return last;
 }
 
 // The error of the hidden state after a layer; nullopt if it is not shown.
@@ -246,19 +220,27 @@ std::string place(const LocaliseEngines& e, int vocab, int32_t input,
 std::string localise(const LocaliseEngines& engines, int layers, int vocab,
                      const ReferencePrompt& prompt, int step, LastStep* last) {
   const int first = std::max(0, step + 1 - kErrorSteps);
-  const Walked candidate = walk(engines.candidate, vocab, prompt, first, step);
-  const ReferencePrompt way = way_to(prompt, first, step);
-  const Walked truth = walk(engines.truth, vocab, way, 0, step - first),
-               baseline = walk(engines.baseline, vocab, way, 0, step - first);
-  LastStep shown{.id = candidate.id};
-  shown.by_position =
-      errors_by_position(candidate.rows, truth.rows, baseline.rows, vocab, way.steps);
+  // Only the candidate has to walk all the steps: a prefill reaches the same state, and costs less.
+  ReferencePrompt way = prompt;
+  for (int t = 0; t < first; ++t) way.ids.push_back(prompt.steps[static_cast<size_t>(t)].token);
+  way.steps.assign(prompt.steps.begin() + first, prompt.steps.begin() + step + 1);
+  const auto [id, candidate] = walk(engines.candidate, vocab, prompt, first, step);
+  const Values truth = walk(engines.truth, vocab, way, 0, step - first).second,
+               baseline = walk(engines.baseline, vocab, way, 0, step - first).second;
+  LastStep shown{.id = id};
+  for (size_t t = 0, width = static_cast<size_t>(vocab); t * width < candidate.size(); ++t) {
+    const auto row = [&](const Values& rows) { return std::span(rows).subspan(t * width, width); };
+    shown.by_position.push_back({way.steps[t].position,
+                                 centred_distance(row(candidate), row(truth)),
+                                 centred_distance(row(baseline), row(truth)),
+                                 {}});
+  }
   const auto last_row = [&](const Values& rows) {
     return Values(rows.empty() ? rows.end() : rows.end() - vocab, rows.end());
   };
-  shown.candidate = last_row(candidate.rows);
-  shown.truth = last_row(truth.rows);
-  shown.baseline = last_row(baseline.rows);
+  shown.candidate = last_row(candidate);
+  shown.truth = last_row(truth);
+  shown.baseline = last_row(baseline);
   const auto at = static_cast<size_t>(step);
   const int32_t input = step == 0 ? prompt.ids.back() : prompt.steps[at - 1].token;
   shown.by_layer = errors_by_layer(engines, layers);

@@ -75,6 +75,7 @@ TEST_CASE("diagnosis by logits: one bug, within what rounding leaves of it") {
   CHECK(one.known == 100);
   CHECK(concluded(by_logits({fit("gelu", 0.00005, 0.003)})).text ==
         "the logits are those of: text of gelu (error below 0.01 % of what it was)");
+  CHECK_THAT(concluded(by_logits({fit("gelu", 0.0005, 0.003)})).text, ContainsText("0.05 %"));
   // Twice the rounding, and half of the error, are the limits.
   CHECK(concluded(by_logits({fit("gelu", 0.5, 0.25)})).names == Names{"gelu"});
   CHECK(concluded(by_logits({fit("gelu", 0.5, 0.2499)})).text ==
@@ -141,6 +142,7 @@ TEST_CASE("diagnosis: windows around the failing step and the wrong steps of sho
                                   {"huge", 1020},
                                   {"bad too", 14}})
     reference.prompts.push_back(prompt_of_steps(name, ids, 24));
+  reference.prompts.push_back(prompt_of_steps("without steps", 1, 0));
   const auto row = [](const char* prompt, int position, StepVerdict verdict) {
     ParityRow r;
     r.prompt = prompt;
@@ -157,6 +159,12 @@ TEST_CASE("diagnosis: windows around the failing step and the wrong steps of sho
     found.push_back(w.prompt->name + " " + std::to_string(w.first) + "+" + std::to_string(w.count));
   CHECK(found == Names{"failing 0+16", "bad 3+16", "bad too 16+8", "right 0+9"});
   CHECK(replay_windows(reference, rows, reference.prompts[1], 7, false).size() == 6);
+  for (const int ids : {1017, 1016, 1015, 1014})  // 1,024 rows with the first 9 steps at most
+    reference.prompts.push_back(prompt_of_steps("edge", ids, 24));
+  const auto ids_alone = replay_windows(reference, rows, reference.prompts[1], 7, false);
+  CHECK(ids_alone.size() == 8);
+  reference.prompts.erase(reference.prompts.end() - 2, reference.prompts.end());
+  CHECK(replay_windows(reference, rows, reference.prompts[1], 7, false).size() == 7);
   // Seven steps before the failing one.
   CHECK(replay_windows(reference, rows, reference.prompts[1], 8, true).front().first == 1);
 }
@@ -209,6 +217,9 @@ TEST_CASE("diagnosis: rows and time are bounded, and a truth may try no bugs") {
   diagnose(candidate, truth, windows, kFakeVocab, 0, slow);
   CHECK(truth.asked.runs.size() == 2);
   CHECK(truth.asked.seconds == kDiagnosisSeconds - 9);
+  const Now slower = [&] { return clock += 30; };
+  diagnose(candidate, truth, windows, kFakeVocab, 0, slower);
+  CHECK(truth.asked.seconds == 0);
 }
 
 TEST_CASE("diagnosis: each window is repeated on the engine that is opened for it, if one is") {

@@ -65,6 +65,9 @@ class Run {
     return text;
   }
 
+  // What the truth gave; its errors and norms may be changed.
+  ReferenceStep& truth_at(size_t prompt, size_t step) { return prompts_[prompt].steps[step]; }
+
   static bool always(const SeenStep&) { return true; }
   std::vector<SeenStep> seen;
 
@@ -115,6 +118,9 @@ std::string facts_of(const std::function<float(int, float)>& logit) {
 
 TEST_CASE("a right engine has no facts, and neither has a judging without steps") {
   CHECK(Run({1, 2, 9}, 30).facts().empty());
+  CHECK(Run({3, 3, 3, 3, 3, 3, 3, 3}, 1).facts().empty());  // one id is right at all steps
+  Run unjudged({1, 4}, 10);
+  CHECK(facts_of_steps(unjudged.change(Run::always, has_error(50)).seen, 0, true).empty());
   CHECK(facts_of_steps({}, kLimit, true).empty());
   CHECK(facts_of([](int, float z) { return z; }).empty());
   CHECK(facts_of_logits({}).empty());
@@ -125,6 +131,11 @@ TEST_CASE("facts: ids that were not written, and the first NaN in the order of j
   one.seen[2].forced.id = -1;
   CHECK_THAT(one.facts(), ContainsText("id -1 at 1 of 4 steps: no id was written; did decode() "
                                        "return before its work was done?"));
+  one.seen[2].forced.is_largest = true;
+  CHECK_THAT(one.facts(), !ContainsText("of equal logits"));
+  Run later({1, 4}, 10);
+  later.change(from_row(2), [](SeenStep& s) { s.forced = {.id = s.forced.id, .non_finite = 1}; });
+  CHECK_THAT(later.facts(), ContainsText("right with 1 KV row (1 of 20 steps), wrong from 2 on"));
   Run nan({9, 2}, 3);
   for (const size_t at : {size_t{2}, size_t{3}}) {
     nan.seen[at].forced.non_finite = at == 2 ? 64 : 1;
@@ -158,6 +169,10 @@ TEST_CASE("facts: ids one step late, at nine of ten wrong steps") {
           (late == 9));
     CHECK(holds_fact(run.facts(), "the step's input") == (late == 9));
   }
+  // Right steps whose id is their input do not count.
+  Run right({7, 7, 7, 7, 7, 7, 7, 7}, 2);
+  right.change([](const SeenStep& s) { return s.step > 0; }, emits(60));
+  CHECK_THAT(right.facts(), !ContainsText("the step's input"));
   // The first step's input is the prompt's last id.
   Run first({5, 6, 7, 8, 9, 10, 11, 12}, 1);
   first.change(Run::always, emits(7));
@@ -168,7 +183,8 @@ TEST_CASE("facts: an id of the same logit that is not the lowest") {
   Run run({5}, 9);
   for (const size_t at : {size_t{3}, size_t{6}}) run.seen[at].forced.argmax = 1;
   CHECK_THAT(run.facts(), !ContainsText("of equal logits"));
-  run.seen[3].forced.is_largest = true;
+  run.change(Run::always, [](SeenStep& s) { s.forced.is_largest = true; });
+  run.seen[6].forced.is_largest = false;
   CHECK_THAT(run.facts(), ContainsText("at 1 of 2 steps whose id is not the argmax of the engine's "
                                        "own logits, its logit is as large"));
 }
@@ -179,28 +195,37 @@ TEST_CASE("facts: ids that are never emitted, by the argmax of the engine's logi
     for (const int lost : {2, 3}) {
       Run run({5}, 17 + lost);
       run.change(from_row(22), [&](SeenStep& s) {
-        s.forced.argmax = own ? Run::truth(s) : 5;
+        s.forced.argmax = own ? Run::truth(s) + 1 : 5;
         s.forced.id = 5;
         s.wrong = !own;
       });
+      if (own) emits(7)(run.seen[0]);  // wrong, and its own argmax
       const std::string line =
-          own ? "no emitted id is 22 or more, and where the id is not the argmax of the engine's "
+          own ? "no emitted id is 23 or more, and where the id is not the argmax of the engine's "
                 "own logits, that argmax always is"
               : "no emitted id is 22 or more, and the right id of a wrong step always is";
       INFO(run.facts());
       CHECK(holds_fact(run.facts(), line) == (lost == 3));
+      if (!own) CHECK(holds_fact(run.by_ids_alone().facts(), line) == (lost == 3));
+      run.seen[1].forced.id = -1;  // 16 ids are emitted
+      CHECK_THAT(run.facts(), !ContainsText("no emitted id"));
     }
   }
   // Emitted once, 22 is no part of what never wins.
   Run once({5}, 30);
   once.change(from_row(22), emits(5)).seen[0].forced.id = 22;
   CHECK_THAT(once.facts(), !ContainsText("no emitted id"));
-  // Every fourth id: 4^-(n - 1) x 0.75^emitted is under 1e-6 with 10 of 40 ids, not with 5 of 20.
-  for (const int steps : {20, 40}) {
+  // Every fourth id: 4^-(n - 1) x 0.75^emitted is under 1e-6 with 7 of 28 ids, not with 6 of 27.
+  for (const int steps : {27, 28}) {
     Run fourth({4}, steps);
     fourth.change([](const SeenStep& s) { return Run::truth(s) % 4 == 3; }, emits(5));
     INFO(fourth.facts());
-    CHECK(holds_fact(fourth.facts(), "no emitted id is 3 modulo 4") == (steps == 40));
+    CHECK(holds_fact(fourth.facts(), "no emitted id is 3 modulo 4") == (steps == 28));
+  }
+  for (const int by : {2, 40}) {
+    Run other({4}, 200);
+    other.change([=](const SeenStep& s) { return Run::truth(s) % by == 1; }, emits(4));
+    CHECK_THAT(other.facts(), ContainsText("no emitted id is 1 modulo " + std::to_string(by)));
   }
 }
 
@@ -218,6 +243,17 @@ TEST_CASE("facts: the cache length from which steps are wrong") {
     ids.by_ids_alone().change(from_row(2), emits(50));
     CHECK(holds_fact(ids.facts(), advice) == (prompts == 3));
     CHECK_THAT(ids.facts(), ContainsText("right with 1 KV row ("));
+  }
+  // Three failing steps with logits.
+  CHECK_THAT(Run({1}, 4).change(from_row(2), has_error(5)).facts(), ContainsText(advice));
+  CHECK_THAT(Run({1}, 3).change(from_row(2), has_error(5)).facts(), !ContainsText(advice));
+  CHECK_THAT(Run({4}, 10).change(Run::always, has_error(5)).facts(), !ContainsText("right with"));
+  // The limit is of the step's own baseline where that errs more.
+  for (const double error : {5.9, 6.1}) {
+    Run own({1}, 9);
+    own.truth_at(0, 4).baseline_error_norm = 3;
+    has_error(error)(own.seen[4]);
+    CHECK(own.facts().empty() == (error < 6));
   }
   Run later({1, 30}, 40);
   later.change(from_row(33), has_error(5));
@@ -261,6 +297,12 @@ TEST_CASE("facts: failures that keep to the steps behind a prefill, or to the ot
     decode.seen[8].wrong = false;  // fewer than half of the later steps are wrong
     CHECK_THAT(decode.facts(), !ContainsText("prefill"));
   }
+  CHECK_THAT(Run({3, 4, 9, 12}, 3).change(is_later, emits(60)).facts(),
+             ContainsText("right at the first step behind each of 4 prefills, right at 0 of 8"));
+  CHECK_THAT(Run({1, 1, 1}, 9).change(is_later, emits(60)).facts(), !ContainsText("prefill"));
+  Run one({3, 4, 9}, 11);
+  emits(60)(one.seen[0]);
+  CHECK_THAT(one.facts(), !ContainsText("prefill"));
   Run all({3, 4, 9}, 9);
   CHECK_THAT(all.change(is_later, emits(60)).change(is_first, emits(60)).facts(),
              !ContainsText("prefill"));
@@ -279,6 +321,12 @@ TEST_CASE("facts: logit errors that grow with position, or do not") {
   CHECK_THAT(errors(32, 4, 5), ContainsText("logit errors do not grow with position"));
   CHECK_THAT(errors(32, 5, 4), ContainsText("logit errors do not grow with position"));
   CHECK_THAT(errors(32, 4, 5.1), !ContainsText("logit errors"));
+  CHECK_THAT(errors(32, 6, 4), !ContainsText("logit errors"));
+  CHECK_THAT(errors(32, 3, 12, 29), ContainsText("0.075 from 25 on"));  // the mean of 3 and 12
+  Run unknown({1}, 32);
+  unknown.change(Run::always, has_error(3)).change(from_row(17), has_error(6));
+  unknown.truth_at(0, 0).centred_norm = 0;
+  CHECK_THAT(unknown.facts(), !ContainsText("logit errors"));
   // At least half of the errors must be over the limit; wrong ids do not count.
   Run ids({1}, 32);
   CHECK_THAT(ids.change(Run::always, emits(60)).facts(), !ContainsText("logit errors"));
@@ -320,7 +368,13 @@ TEST_CASE("facts: the ids whose logits are off, alone") {
         "at this step the logits of id 63 alone are off (of 64 ids)");
   CHECK_THAT(off([](int i) { return i % 10 == 3; }),
              ContainsText("of ids 3, 13, 23, 33, 43, 53, 63"));
-  CHECK_THAT(off([](int i) { return i >= 40; }), ContainsText("of ids 40 to 63 alone are off"));
+  CHECK_THAT(off([](int i) { return i % 8 == 3; }), ContainsText("of ids that are 3 modulo 8"));
+  CHECK(off([](int i) { return i >= 40; }) ==
+        "at this step the logits of ids 40 to 63 alone are off (of 64 ids)");
+  // Half of the span at least, and not all of the vocabulary.
+  CHECK_THAT(off([](int i) { return (i > 7 && i < 19) || i == 31; }), ContainsText("ids 8 to 31"));
+  CHECK(off([](int i) { return (i > 7 && i < 19) || i == 32; }).empty());
+  CHECK(off([](int i) { return i < 30 || i == 61; }).empty());
   CHECK_THAT(off([](int i) { return i >= 8 && i < 20; }), ContainsText("of ids 8 to 19 alone"));
   CHECK_THAT(off([](int i) { return i % 4 == 1; }),
              ContainsText("of ids that are 1 modulo 4 alone"));
@@ -342,22 +396,29 @@ TEST_CASE("facts: the ids whose logits are off, alone") {
     });
     CHECK_THAT(fact, ContainsText(other < 0.025F ? "of id 63 alone" : "of ids 5, 63 alone"));
   }
+  LastStep bare = step_with([](int i, float z) { return i == 63 ? z + 1 : z; });
+  CHECK(facts_of_logits(bare).size() == 1);
+  bare.baseline.clear();
+  CHECK(facts_of_logits(bare).empty());
+  bare.candidate.clear();
+  CHECK(facts_of_logits(bare).empty());
   LastStep nan = step_with([](int, float z) { return 2 * z; });
   nan.candidate[4] = std::numeric_limits<float>::infinity();
   CHECK(facts_of_logits(nan).empty());
 }
 
 TEST_CASE("the logits of a step: argmax, NaN, and whether the id's logit is the largest") {
-  std::vector<float> z = {1, 3, 3, -1};
+  std::vector<float> all = {3, 1, 3, 3, -1, 3};  // the row, and what lies before and behind it
+  float* z = all.data() + 1;
   ForcedStep step{.id = 2};
-  scan_logits(z.data(), 4, step);
+  scan_logits(z, 4, step);
   CHECK((step.argmax == 1 && step.is_largest && step.non_finite == 0));
   CHECK(step.first_non_finite == -1);
   z[1] = std::nanf("");
   z[3] = std::numeric_limits<float>::infinity();
   for (const int32_t id : {0, 4, -1}) {
     ForcedStep other{.id = id};
-    scan_logits(z.data(), 4, other);
+    scan_logits(z, 4, other);
     CHECK((other.argmax == 2 && !other.is_largest));
     CHECK((other.non_finite == 2 && other.first_non_finite == 1));
   }

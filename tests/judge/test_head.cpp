@@ -185,6 +185,34 @@ TEST_CASE("head: what cannot be judged says why") {
   CHECK_THROWS_WITH(judge(tiny(), never), ContainsText("nothing is to be opened"));
 }
 
+TEST_CASE("head: prompts of at most 256 ids, and steps whose margin is no near tie") {
+  const struct {
+    size_t ids;
+    double margin;
+    bool logits_bf16, judged;
+  } cases[] = {{256, 9, false, true}, {257, 9, false, false}, {3, 1.5, false, true},
+               {3, 1, false, false},  {3, 1.03, true, false}, {3, 1.07, true, true}};
+  for (const auto& c : cases) {
+    Model model = tiny();
+    ReferencePrompt prompt = model.reference.prompts.front();
+    prompt.ids.resize(c.ids, prompt.ids.front());
+    for (ReferenceStep& s : prompt.steps) s.margin = c.margin, s.max_abs = 9;  // a bf16 step: 1/16
+    model.reference.pairwise_d = 1;
+    model.reference.prompts = {prompt};
+    Findings findings;
+    bool opened = false;
+    judge_head(
+        model.weights, {model.reference}, c.logits_bf16,
+        [&](const ModelWeights&) -> std::unique_ptr<Engine> {
+          opened = true;
+          throw Error(ErrorKind::kEnvUnfit, "no room");
+        },
+        [] {}, findings);
+    INFO(c.ids << " " << c.margin);
+    CHECK(opened == c.judged);
+  }
+}
+
 TEST_CASE("head: a time budget that ends is INCOMPLETE; what was found before stands") {
   for (const bool sound : {true, false}) {
     int calls = 0;
