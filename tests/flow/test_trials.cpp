@@ -164,7 +164,7 @@ TEST_CASE("a wrong token is FAIL_TOKEN however the engine ends, in `run` and in 
   for (const bool whole : {false, true}) {
     Bench bench = whole ? parity_bench() : Bench();
     bench.scripts["kernel"].wrong = [](int, int position) { return position == 5; };
-    for (const int last : {1, 4}) {  // it ends in the gate's second call, or in the repeats
+    for (const int last : {1, 4}) {  // it ends in the gate's second call, or in its repeats
       bench.scripts["kernel"].before = [=](int decode) {
         if (decode > last) throw Error(ErrorKind::kHang, "no progress");
       };
@@ -172,8 +172,7 @@ TEST_CASE("a wrong token is FAIL_TOKEN however the engine ends, in `run` and in 
       INFO(whole << last << testing::reason_of(kernel));
       CHECK(kernel.verdict == Verdict::kFailToken);
       CHECK_THAT(testing::reason_of(kernel), ContainsText("prompt 'one' position 5"));
-      const bool ends = whole || last == 1;
-      CHECK(holds(testing::reason_of(kernel), "; then: no progress") == ends);
+      CHECK(holds(testing::reason_of(kernel), "; then: no progress"));
       CHECK(kernel.parity->wrong == 1);
       CHECK(status_of(kernel, Check::kDecided) == CheckStatus::kFailed);
     }
@@ -213,13 +212,14 @@ TEST_CASE(
     CHECK(holds(kernel.parity->facts.front(), "right with up to 5 KV rows"));
     CHECK((decodes < 12) != keeps_going);
   }
-  // A race shows in the few repeats.
+  // A race that the gate's own repeats, decodes 3 to 6, do not meet shows in the few repeats.
   Bench racing = parity_bench();
   racing.scripts["kernel"].wrong = [](int decode, int position) {
-    return position == 5 || (decode == 6 && position == 6);
+    return position == 5 || (decode == 9 && position == 6);
   };
   const EngineReport racer = engine_of(racing.run(), "kernel");
   CHECK(status_of(racer, Check::kRepeats) == CheckStatus::kFailed);
+  CHECK(racer.verdict == Verdict::kNondeterministic);
   CHECK_THAT(testing::reason_of(racer), ContainsText("run 3 of 3 in a row"));
 }
 
