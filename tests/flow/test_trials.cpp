@@ -285,12 +285,12 @@ TEST_CASE(
     REQUIRE(kernel.parity->failed_step);
     CHECK(kernel.parity->failed_step->position == 5);
     CHECK(holds(kernel.parity->facts.front(), "right with up to 5 KV rows"));
-    CHECK((decodes < 12) != keeps_going);
+    CHECK((decodes < 16) != keeps_going);
   }
-  // A race that the gate's own repeats, decodes 3 to 6, do not meet shows in the few repeats.
+  // A race that the gate's own repeats, decodes 4 to 7, do not meet shows in the few repeats.
   Bench racing = parity_bench();
   racing.scripts["kernel"].wrong = [](int decode, int position) {
-    return position == 5 || (decode == 9 && position == 6);
+    return position == 5 || (decode == 10 && position == 6);
   };
   const EngineReport racer = engine_of(racing.run(), "kernel");
   CHECK(status_of(racer, Check::kRepeats) == CheckStatus::kFailed);
