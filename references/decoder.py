@@ -14,6 +14,7 @@ and Python's errors of memory give ENV_UNFIT, an ImportError gives BAD_INPUT. Ou
 
 
 class Decoder:
+    context_limit = 0  # optional, read before open(): the most positions that open() takes; 0: any number
     # Optional attributes, read after open().
     name = "mine"  # up to 40 of letters, digits, '.', '_', '-': as reports show it
     precision = "bf16"  # or "fp32-accumulate": only KV rows, RoPE and one operand of a product are rounded; or "lossy": quantised

@@ -35,7 +35,8 @@ constexpr std::string_view precision_class_name(PrecisionClass c) {
 struct EngineCapabilities {
   std::string name;         // resolved name: "eager", "plain", "host-twin"
   std::string device;       // "cpu" or "cuda:0 NVIDIA H200"
-  int max_context = 0;      // positions that the KV cache holds
+  int max_context = 0;      // positions that the KV cache holds: at most those asked for
+  int context_limit = 0;    // the most positions that any engine of its kind takes; 0: any number
   bool logits = true;       // decode() can fill logits_out
   bool one_launch = false;  // a whole decode() is one kernel launch
   // Abilities that an engine from elsewhere may lack. Checks that need a missing one are reported

@@ -64,7 +64,9 @@ class TorchEngine:
         for name in ("open", "prefill", "decode"):
             if not callable(getattr(decoder, name, None)):
                 raise HostError("bad_input", f"{self.who}: its Decoder has no {name}() (references/decoder.py)")
-        self.max_context = request["max_context"]
+        self.limit = attribute(self.who, decoder, "context_limit", 0, "a number of positions",
+                               lambda value: type(value) is int and value >= 0)
+        self.max_context = min(request["max_context"], self.limit or request["max_context"])
         self.vocab = json.loads((folder / "config.json").read_text())["vocab_size"]
         self.device, shown, self.events = torch.device("cpu"), "cpu", []
         self.cuda = request["cuda"]
@@ -90,6 +92,7 @@ class TorchEngine:
                          lambda value: isinstance(value, str) and re.fullmatch(r"[\w.-]{1,40}", value, re.ASCII))
         return {
             "name": f"{name}@{path.name}", "device": device, "max_context": self.max_context,
+            "context_limit": self.limit,
             "logits": "logits" in takes, "forced": True, "snapshots": False, "poison": False, "counted": False,
             "late_id": self.sets or self.forces,
             "rewind": hasattr(self.decoder, "rewind") and (self.sets or self.forces),

@@ -82,8 +82,10 @@ class CaseFlow {
         make_engine(c);
         watch_.begin("repeats", c.name, c.engine.get());
         Findings findings;
-        answer[c.name].sha256 = hash_runs(*c.engine, repeated_prompts(job_, shape, references.all),
-                                          shape.vocab, findings);
+        const FittingReferences fitting =
+            references_within(references.all, c.engine->capabilities().max_context);
+        answer[c.name].sha256 =
+            hash_runs(*c.engine, repeated_prompts(job_, shape, fitting.all), shape.vocab, findings);
       } catch (const std::exception& error) {
         answer[c.name].problem = error.what();
       }
@@ -164,11 +166,22 @@ class CaseFlow {
                                       .pattern = c.ceiling ? ceiling_pattern_ : "",
                                       .fault = fault_of(job_, c.name)},
                                      weights_);
+    check_room(c);
     EngineFacts facts = services_.facts(*c.engine);
     if (c.ceiling) ceiling_pattern_ = facts.settings;
     if (!is_file_engine(c.name)) facts.resolved_name = c.name;
     sink_.send(EngineMade{c.name, facts});
     sink_.send(MemoryHeld{services_.held_bytes()});
+  }
+
+  // Refuses an engine that has fewer positions than its timed runs need.
+  void check_room(const Contestant& c) const {
+    const int room = c.engine->capabilities().max_context, needed = first_depth(job_) + tokens();
+    if (!c.timed() || job_.whole_parity || job_.only || room >= needed) return;
+    throw Error(ErrorKind::kBadInput,
+                fmt::format("engine {}: positions of this case: found {}, wanted at most its "
+                            "max_context, {}: a smaller -d, -n or -p",
+                            c.name, needed, room));
   }
 
   // Judges every engine, the judge itself first: if the judge fails, no other engine is judged.

@@ -1,6 +1,7 @@
 #include "harness/flow/gate.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cctype>
@@ -13,6 +14,7 @@
 #include "harness/judge/check_reference.h"
 #include "harness/judge/findings.h"
 #include "harness/judge/live.h"
+#include "harness/judge/repeats.h"
 #include "harness/judge/token_only.h"
 #include "harness/report/report.h"
 #include "references/model_row.h"
@@ -111,6 +113,22 @@ CaseReferences find_case_references(const CaseJob& job, const CaseServices& serv
   return result;
 }
 
+FittingReferences references_within(const std::vector<GreedyReference>& references, int positions) {
+  FittingReferences fitting;
+  for (const GreedyReference& reference : references) {
+    GreedyReference part = reference;
+    std::erase_if(part.prompts, [&](const ReferencePrompt& prompt) {
+      // Repeats and isolation decode this many steps after any prompt.
+      const size_t steps = std::max(prompt.steps.size(), size_t{kRepeatSteps});
+      const bool fits = prompt.ids.size() - 1 + steps <= static_cast<size_t>(positions);
+      if (!fits) fitting.left_out.push_back(prompt.name);
+      return !fits;
+    });
+    if (!part.prompts.empty()) fitting.all.push_back(std::move(part));
+  }
+  return fitting;
+}
+
 int parity_positions(const CaseReferences& references, const CaseJob& job,
                      const ModelShape& shape) {
   size_t most = 1;
@@ -180,8 +198,8 @@ ParityOptions Gate::options_for(const Engine& engine, const std::string& name) c
 
 // Adds to `report` even if the engine fails. `budget`: null for the baseline, whose own gate has no
 // time budget.
-void Gate::judge(Engine& engine, const std::string& name, ParityOptions options,
-                 const TimeBudget* budget, ParityReport& report) {
+void Gate::judge(Engine& engine, const std::string& name, const FittingReferences& references,
+                 ParityOptions options, const TimeBudget* budget, ParityReport& report) {
   const WatchEnd end(watch_);
   watch_.begin("parity", name, &engine);
   const RangeGuard range = services_.range("parity");
@@ -193,14 +211,19 @@ void Gate::judge(Engine& engine, const std::string& name, ParityOptions options,
   std::vector<ParityReport> reports;
   conclude_however_it_ends(
       [&] {
-        for (const GreedyReference& reference : references_.all) {
-          if (!options.is_baseline) set_ratchet(engine, reference, options);
+        for (const GreedyReference& reference : references.all) {
+          // A ratchet is of all prompts.
+          if (!options.is_baseline && references.left_out.empty())
+            set_ratchet(engine, reference, options);
           reports.emplace_back();
           judge_parity(engine, options.is_baseline ? baseline_part(reference) : reference, options,
                        reports.back());
         }
       },
-      [&] { report = join_parity(reports); });
+      [&] {
+        report = join_parity(reports);
+        if (!references.left_out.empty()) report.logits_sha256.clear();
+      });
   engine.audit();
 }
 
@@ -208,7 +231,7 @@ ParityReport Gate::judge_baseline(Engine& engine, const std::string& name) {
   ParityOptions options = options_for(engine, name);
   options.is_baseline = true;
   ParityReport report;
-  judge(engine, name, options, nullptr, report);
+  judge(engine, name, {references_.all, {}}, options, nullptr, report);
   return report;
 }
 
@@ -297,14 +320,14 @@ bool Gate::pass_judge(Contestant& contestant) {
 // before the trials begin, so it stands however they end. If the verdict is proven already, a later
 // error (a hang, a crash) is only added to its reason.
 void Gate::judge_within(TimeBudget& budget, Trials& trials, Contestant& contestant,
-                        ParityReport& report) {
+                        const FittingReferences& references, ParityReport& report) {
   ParityOptions options = options_for(*contestant.engine, contestant.name);
   try {
-    judge(*contestant.engine, contestant.name, options, &budget, report);
+    judge(*contestant.engine, contestant.name, references, options, &budget, report);
     if (job_.whole_parity && job_.only_prompt.empty()) {
       send_parity(contestant.name, report);
-      set_first_ratchet(*contestant.engine, options);
-      trials.run(*contestant.engine, contestant.name, references_.all, options, report);
+      if (references.left_out.empty()) set_first_ratchet(*contestant.engine, options);
+      trials.run(*contestant.engine, contestant.name, references.all, options, report);
     }
   } catch (const Error& error) {
     const bool proven = !times_allowed(report.verdict) && report.verdict != Verdict::kIncomplete;
@@ -317,6 +340,10 @@ void Gate::judge_within(TimeBudget& budget, Trials& trials, Contestant& contesta
     }
     report.reason += fmt::format("; then: {}", error.what());
   }
+  if (!references.left_out.empty())
+    report.coverage +=
+        fmt::format("{}left out, too long for its max_context: prompt {}",
+                    report.coverage.empty() ? "" : "; ", fmt::join(references.left_out, ", "));
   if (report.verdict == Verdict::kIncomplete && budget.left() <= 0) {
     report.reason = fmt::format("the time budget of {:g} s (--time-budget) ended; reached: {}",
                                 budget.seconds(), report.reason);
@@ -325,11 +352,18 @@ void Gate::judge_within(TimeBudget& budget, Trials& trials, Contestant& contesta
 
 void Gate::judge_engine(Contestant& contestant) {
   guard_engine(sink_, contestant, [&] {
+    const int room = contestant.engine->capabilities().max_context;
+    const FittingReferences references = references_within(references_.all, room);
+    if (references.all.empty())
+      throw Error(ErrorKind::kBadInput,
+                  fmt::format("engine {}: no prompt of the references fits into its max_context of "
+                              "{} positions",
+                              contestant.name, room));
     services_.take_turn(*contestant.engine);
     ParityReport report;
     TimeBudget budget(job_.time_budget_s, clock_of(services_));
     Trials trials(job_, services_, weights_, max_context_, watch_, budget, live_sweep_);
-    judge_within(budget, trials, contestant, report);
+    judge_within(budget, trials, contestant, references, report);
     const JudgedText text = judged_text(references_.all, report.rows);
     report.text_prompt = text.prompt;
     report.text = text.continuation;

@@ -30,6 +30,14 @@ struct CaseReferences {
 CaseReferences find_case_references(const CaseJob& job, const CaseServices& services,
                                     const ModelWeights& weights);
 
+// The prompts of `references` that fit into `positions`, and the names of the others. A reference is
+// left out if none of its prompts fits.
+struct FittingReferences {
+  std::vector<GreedyReference> all;
+  std::vector<std::string> left_out;
+};
+FittingReferences references_within(const std::vector<GreedyReference>& references, int positions);
+
 // The number of positions that an engine needs to be judged by `references`.
 int parity_positions(const CaseReferences& references, const CaseJob& job, const ModelShape& shape);
 
@@ -65,8 +73,8 @@ class Gate {
 
  private:
   ParityOptions options_for(const Engine& engine, const std::string& name) const;
-  void judge(Engine& engine, const std::string& name, ParityOptions options,
-             const TimeBudget* budget, ParityReport& report);
+  void judge(Engine& engine, const std::string& name, const FittingReferences& references,
+             ParityOptions options, const TimeBudget* budget, ParityReport& report);
   ParityReport judge_baseline(Engine& engine, const std::string& name);
   void set_first_ratchet(const Engine& engine, ParityOptions& options) const;
   void set_ratchet(const Engine& engine, const GreedyReference& reference,
@@ -74,7 +82,7 @@ class Gate {
   // Returns the run with an fp32 head, because pass_judge() needs it next.
   std::unique_ptr<Engine> add_live_reference(Engine& judge);
   void judge_within(TimeBudget& budget, Trials& trials, Contestant& contestant,
-                    ParityReport& report);
+                    const FittingReferences& references, ParityReport& report);
   void send_parity(const std::string& engine, const ParityReport& report);
   std::unique_ptr<Engine> make(const std::string& name);
 

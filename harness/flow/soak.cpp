@@ -193,6 +193,10 @@ class Soak {
                                      .fault = plan_.job.fault},
                                     weights_);
     const EngineCapabilities can = engine_->capabilities();
+    if (can.max_context < report_.identity.context)
+      throw Error(ErrorKind::kBadInput,
+                  fmt::format("engine {}: --context: found {}, wanted at most its max_context, {}",
+                              plan_.engine.name, report_.identity.context, can.max_context));
     report_.resolved = can.name;
     report_.runs_on = can.device;
     report_.compared = can.deterministic;

@@ -84,6 +84,9 @@ void Trials::run(Engine& engine, const std::string& name,
     check_stop();
     budget_.check();
   };
+  const int limit = engine.capabilities().context_limit;
+  limit_ =
+      std::min(limit > 0 ? limit : weights_.config.max_positions, weights_.config.max_positions);
   prompts_failed_ = !times_allowed(report.verdict);
   const bool decided =
       prompts_failed_ && report.verdict != Verdict::kIncomplete && !job_.keep_going;
@@ -160,13 +163,14 @@ int Trials::longest_in_time(int longest) const {
 
 void Trials::sweep(const std::string& name, const ParityOptions& options, Findings& findings,
                    ParityReport& report) {
-  const int known = weights_.config.max_positions, needed = std::min(kNeededLengths, known);
-  const int cache = longest_cache(), longest = longest_in_time(cache);
+  const int known = weights_.config.max_positions, needed = std::min(kNeededLengths, limit_);
+  const int room = longest_cache(), cache = std::min(room, limit_);
+  const int longest = longest_in_time(cache);
   report.lengths_known = known;
   SweepCoverage walked;
   if (budget_.left() > 0) {
     walked = weights_.lagset.empty()
-                 ? sweep_on(name, live_truth(cache), weights_, longest, needed, options, findings)
+                 ? sweep_on(name, live_truth(room), weights_, longest, needed, options, findings)
                  : sweep_lagset(name, cache, longest, needed, options, findings);
   }
   report.lengths_judged = walked.last;
@@ -174,6 +178,8 @@ void Trials::sweep(const std::string& name, const ParityOptions& options, Findin
       fmt::format("cache lengths {}-{} of {} judged ({})", with_commas(walked.first),
                   with_commas(walked.last), with_commas(known), coverage_text(walked));
   if (walked.last < walked.first) report.coverage = "no cache length judged";
+  if (limit_ < known)
+    report.coverage += fmt::format("; the engine takes at most {}", with_commas(limit_));
   const ModelRow* row = job_.model.row;
   if (!weights_.lagset.empty() && (row == nullptr || row->lagset.empty())) {
     for (const char* lagset : {"deep", "far"})
@@ -220,6 +226,9 @@ SweepCoverage Trials::sweep_lagset(const std::string& name, int cache, int longe
 std::string Trials::sweep_far(const std::string& name, const std::string& lagset, int longest,
                               const ParityOptions& options, Findings& findings) {
   const int rows = synthetic_min_depth(lagset);
+  if (rows + kFarSteppedLengths > limit_)
+    return fmt::format("'{}' left out: its closed form begins at {} rows", lagset,
+                       with_commas(rows));
   if (rows + kFarSteppedLengths > longest || !jump_fits(budget_, pace_, rows, kFarSteppedLengths)) {
     return fmt::format(
         "'{}' left out: its closed form begins at {} rows, which take about {:.0f} s", lagset,
@@ -249,7 +258,8 @@ SweepCoverage Trials::sweep_on(const std::string& name, const SweepTruth& truth,
   const std::unique_ptr<Engine> engine = make(name, longest, weights);
   const WatchEnd end(watch_);
   const int first = static_cast<int>(truth.path.ids.size());
-  const int last = first - 1 + static_cast<int>(truth.path.steps.size());
+  const int last = std::min(first - 1 + static_cast<int>(truth.path.steps.size()),
+                            engine->capabilities().max_context);
   const int goal = needed >= first ? std::min(needed, last) : last;
   const auto tell = [&](int length) {
     watch_.begin(fmt::format("cache lengths {}-{}, about {:.0f} s", with_commas(length),

@@ -66,6 +66,7 @@ class Trials {
   ProgressWatch& watch_;
   TimeBudget& budget_;
   EnginePace pace_;
+  int limit_ = 0;                          // the most positions that the judged engine takes
   std::optional<SweepTruth>& live_truth_;  // shared by the engines of the case
   struct SweptStep {
     FailedStep step;

@@ -12,12 +12,14 @@ namespace {
 // A check may fail on every step; the first few reasons are enough to find the cause.
 constexpr int kMostReasons = 3;
 
-// Place of a verdict in the order from causes to their effects.
-int depth_of_cause(Verdict v) {
+// Place of a verdict in the order from causes to their effects. `repeats`: runs of one input differ,
+// which explains wrong ids too; a difference between runs of two kinds does not.
+int depth_of_cause(Verdict v, bool repeats) {
   constexpr std::array<Verdict, 6> kOrder = {Verdict::kIntegrity,        Verdict::kFailSelf,
                                              Verdict::kFailToken,        Verdict::kFailFidelity,
                                              Verdict::kNondeterministic, Verdict::kRuntimeError};
-  return static_cast<int>(std::find(kOrder.begin(), kOrder.end(), v) - kOrder.begin());
+  if (repeats && v == Verdict::kNondeterministic) return 1;
+  return 2 * static_cast<int>(std::find(kOrder.begin(), kOrder.end(), v) - kOrder.begin());
 }
 
 }  // namespace
@@ -74,6 +76,9 @@ void Findings::fail(Check check, Verdict verdict, std::string reason) {
 }
 
 void Findings::conclude(ParityReport& report) const {
+  const CheckResult* repeats = find_check(report, Check::kRepeats);
+  const int known =
+      depth_of_cause(report.verdict, repeats != nullptr && repeats->status == CheckStatus::kFailed);
   for (CheckResult result : results_) {
     if (result.status == CheckStatus::kFailed) {
       std::vector<std::string> reasons;
@@ -90,7 +95,7 @@ void Findings::conclude(ParityReport& report) const {
   if (failures_.empty()) return;
   std::vector<Failure> sorted = failures_;
   const auto rank = [](const Failure& f) {
-    return f.check == Check::kFinite ? 0 : 1 + depth_of_cause(f.verdict);
+    return f.check == Check::kFinite ? -1 : depth_of_cause(f.verdict, f.check == Check::kRepeats);
   };
   std::stable_sort(sorted.begin(), sorted.end(),
                    [&](const Failure& a, const Failure& b) { return rank(a) < rank(b); });
@@ -98,7 +103,8 @@ void Findings::conclude(ParityReport& report) const {
   for (const Failure& f : sorted) reasons.push_back(f.reason);
   const Verdict found = sorted.front().verdict;
   const bool first = report.reason.empty();
-  const bool telling = first || depth_of_cause(found) < depth_of_cause(report.verdict);
+  const bool telling =
+      first || depth_of_cause(found, sorted.front().check == Check::kRepeats) < known;
   if (telling) report.verdict = found;
   if (!first) reasons.insert(telling ? reasons.end() : reasons.begin(), report.reason);
   report.reason = fmt::format("{}", fmt::join(reasons, "; "));

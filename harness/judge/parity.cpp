@@ -16,6 +16,8 @@
 namespace mkbench {
 namespace {
 
+constexpr int kRunsOfFailure = 5;  // free runs of the first prompt that fails
+
 int steps_of(const GreedyReference& reference) {
   return std::accumulate(reference.prompts.begin(), reference.prompts.end(), 0,
                          [](int n, const ReferencePrompt& p) { return n + std::ssize(p.steps); });
@@ -98,6 +100,33 @@ class Judge {
     }
     judge_steps(prompt, free_ids, forced, report);
     ++report.prompts;
+    if (!report.suspect_prompt.empty() || first_unequal_) repeat(prompt, free_ids, findings);
+  }
+
+  // Repeats the free run of the first prompt that fails: where equal input gives different ids, the
+  // other failures may be chance.
+  void repeat(const ReferencePrompt& prompt, const std::vector<int32_t>& first,
+              Findings& findings) {
+    if (repeated_ || !engine_.capabilities().deterministic) return;
+    repeated_ = true;
+    findings.ran(Check::kRepeats);
+    int differ = 0;
+    std::string where;
+    for (int i = 1; i < kRunsOfFailure; ++i) {
+      start_prompt(engine_, prompt);
+      const std::vector<int32_t> ids = checked_decode(engine_, static_cast<int>(first.size()),
+                                                      nullptr, nullptr, prompt.name, findings);
+      const auto at = std::mismatch(ids.begin(), ids.end(), first.begin());
+      if (at.first == ids.end()) continue;
+      if (++differ == 1)
+        where = fmt::format("run {} at position {}: {} against {}", i + 1,
+                            prompt.steps[static_cast<size_t>(at.first - ids.begin())].position,
+                            *at.first, *at.second);
+    }
+    if (differ > 0)
+      findings.fail(Check::kRepeats, Verdict::kNondeterministic,
+                    fmt::format("prompt '{}': {} of {} equal free runs differ from the first, {}",
+                                prompt.name, differ, kRunsOfFailure, where));
   }
 
   // Adds a row for each step of `forced`.
@@ -222,7 +251,7 @@ class Judge {
     findings.ran(Check::kSame);
     const size_t same = same_context(prompt, free_ids);
     for (size_t t = 0; t < same; ++t) {
-      if (!note_unequal(prompt, t, free_ids[t], forced[t].id)) continue;
+      if (!note_unequal(prompt, t, free_ids[t], "in a free run", forced[t].id)) continue;
       unequal_free_ = {prompt.name, prompt.steps[t].position};
       return;
     }
@@ -231,14 +260,18 @@ class Judge {
     std::vector<ForcedStep> bare;
     forced_run(prompt, false, bare, findings);
     for (size_t t = 0; t < bare.size(); ++t) {
-      if (note_unequal(prompt, t, bare[t].id, forced[t].id)) return;
+      if (note_unequal(prompt, t, bare[t].id, "in a forced run", forced[t].id)) return;
     }
   }
 
-  bool note_unequal(const ReferencePrompt& prompt, size_t t, int32_t without, int32_t with) {
-    if (without == with) return false;
-    first_unequal_ = fmt::format("prompt '{}' position {}: {} without logits, {} with them",
-                                 prompt.name, prompt.steps[t].position, without, with);
+  // `how`: the run without logits that gave the id `without`; `id` came from the forced run.
+  bool note_unequal(const ReferencePrompt& prompt, size_t t, int32_t without, const char* how,
+                    int32_t id) {
+    if (without == id) return false;
+    first_unequal_ =
+        fmt::format("prompt '{}' position {}: {} {}{}, {} in a forced run{}", prompt.name,
+                    prompt.steps[t].position, without, how, with_logits_ ? " without logits" : "",
+                    id, with_logits_ ? " with logits" : "");
     return true;
   }
 
@@ -350,6 +383,7 @@ class Judge {
   int states_seen_ = 0;
   std::string first_not_finite_;
   std::optional<std::string> first_unequal_;
+  bool repeated_ = false;                     // the free run of a prompt that fails was repeated
   std::pair<std::string, int> unequal_free_;  // prompt, position: free and forced ids differ there
 };
 

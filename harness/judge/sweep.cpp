@@ -63,9 +63,11 @@ class SweepJudge {
 
   // Judges the cache lengths of the path one after another, as far as the bounds allow.
   void walk(const ReferencePrompt& path) {
-    const int n = static_cast<int>(path.steps.size());
+    const int room = engine_.capabilities().max_context - cache_length(path, 0) + 1;
+    const int n = std::min(static_cast<int>(path.steps.size()), room);
     coverage_.first = cache_length(path, 0);
     coverage_.last = coverage_.first - 1;
+    if (n <= 0) return;
     bounds_.stop();
     start_prompt(engine_, path);
     for (int at = 0; at < n;) {
@@ -85,14 +87,18 @@ class SweepJudge {
   // Prefills all ids of the jump but the last, then judges its steps.
   void jump(const ReferencePrompt& prompt) {
     const int rows = static_cast<int>(prompt.ids.size()) - 1;
-    if (!fits(rows, static_cast<int>(prompt.steps.size()))) {
+    int steps = static_cast<int>(prompt.steps.size());
+    if (const int limit = engine_.capabilities().context_limit; limit > 0)
+      steps = std::min(steps, limit - rows);
+    if (steps <= 0) return;
+    if (!fits(rows, steps)) {
       coverage_.left_out.push_back(rows);
       return;
     }
     bounds_.stop();
     const double seconds = timed([&] { start_prompt(engine_, prompt); });
     if (bounds_.pace && rows > 0) bounds_.pace->prefill.learn(rows, seconds / rows);
-    run_steps(prompt, 0, static_cast<int>(prompt.steps.size()));
+    run_steps(prompt, 0, steps);
     coverage_.prefills.push_back(rows);
   }
 

@@ -73,7 +73,8 @@ bool jump_fits(const TimeBudget& budget, const EnginePace& pace, int rows, int s
 
 // Every token must be the truth's (or, at a near tie, within D of the truth's top). The error of
 // every step must be at most limits.sweep times the larger of the baseline's error at that step and
-// the median of the baseline's errors. The largest such ratio is the check's value.
+// the median of the baseline's errors. The largest such ratio is the check's value. Lengths beyond
+// the engine's context are not judged.
 SweepCoverage judge_sweep(Engine& engine, const SweepTruth& truth, const ParityOptions& options,
                           const SweepBounds& bounds, Findings& findings);
 

@@ -84,8 +84,11 @@ void judge_groups(Engine& engine, const std::vector<Alternatives>& groups,
       }
       if (run > 0) findings.ran(Check::kSame);
       if (run > 0 && again != ids) {
-        findings.fail(Check::kSame, Verdict::kNondeterministic,
-                      fmt::format("prompt '{}': two runs gave different ids", first.name));
+        const auto at = std::mismatch(ids.begin(), ids.end(), again.begin());
+        findings.fail(
+            Check::kRepeats, Verdict::kNondeterministic,
+            fmt::format("prompt '{}': two equal free runs differ, first at step {}: {} against {}",
+                        first.name, at.first - ids.begin(), *at.second, *at.first));
       }
       ids = again;
     }

@@ -57,7 +57,8 @@ class PluginEngine : public Engine {
     return {.name = fmt::format("{}@{}", plugin_->name,
                                 std::filesystem::path(options_.path).filename().string()),
             .device = plugin_.device(),
-            .max_context = options_.max_context,
+            .max_context = max_context_,
+            .context_limit = plugin_->max_context,
             .logits = plugin_.can(MKBENCH_CAN_LOGITS),
             .one_launch = plugin_.can(MKBENCH_ONE_LAUNCH),
             .forced = true,  // see replay()
@@ -194,7 +195,7 @@ class PluginEngine : public Engine {
     mkbench_open arguments = model_.arguments();
     arguments.device = options_.cuda ? MKBENCH_DEVICE_CUDA : MKBENCH_DEVICE_CPU;
     arguments.gpu = options_.cuda ? options_.gpu : -1;
-    arguments.max_context = options_.max_context;
+    arguments.max_context = max_context_;
     arguments.batch = 1;
     plugin_.open(arguments);
     if (plugin_->progress != nullptr) progress_ = plugin_->progress(plugin_.get());
@@ -378,15 +379,18 @@ class PluginEngine : public Engine {
   }
 
   void check_room(size_t positions) const {
-    if (positions <= static_cast<size_t>(options_.max_context)) return;
+    if (positions <= static_cast<size_t>(max_context_)) return;
     throw Error(ErrorKind::kBadInput, fmt::format("{}: context: {} positions needed, {} there",
-                                                  who_, positions, options_.max_context));
+                                                  who_, positions, max_context_));
   }
 
   const PluginOptions options_;
   PluginHandle plugin_;
   Slots slots_{plugin_};
   const std::string& who_;
+  const int max_context_ = plugin_->max_context > 0
+                               ? std::min(options_.max_context, plugin_->max_context)
+                               : options_.max_context;
   const ModelShape shape_;
   PluginWeights weights_;
   const PluginModel model_;  // points into weights_

@@ -23,8 +23,9 @@ struct PluginOptions {
 // its outputs are poisoned and guarded, and it gets a copy of the weights that is compared at each
 // reset() and audit(). An engine that takes no forced ids gets each of them as a late id; an engine
 // that takes neither is reset and prefilled again.
-// Throws Error(kBadInput) for a file that is no such library, for another version, for more positions
-// than the library has room for, and for a model that it does not support;
+// The engine has fewer positions than asked for if its table has a smaller max_context.
+// Throws Error(kBadInput) for a file that is no such library, for another version, and for a model
+// that it does not support;
 // Error(kUnsupportedDevice) if the library has no code for the device; Error(kEnvUnfit) if it cannot
 // run here; Error(kRuntime) if open() fails otherwise.
 std::unique_ptr<Engine> make_plugin(const ModelWeights& weights, const PluginOptions& options);

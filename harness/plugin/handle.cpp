@@ -51,20 +51,19 @@ PluginHandle::PluginHandle(const PluginOptions& options)
     : who_("engine " + options.path),
       cuda_(options.cuda),
       abi_(load_plugin(options.path)),
-      device_(select_device(abi_, options, who_)) {
-  if (abi_.max_context > 0 && options.max_context > abi_.max_context)
-    throw Error(
-        ErrorKind::kBadInput,
-        fmt::format("{}: positions of this run: found {}, wanted at most its max_context, {}: "
-                    "a smaller -d, -n or -p, or a model with a shorter context",
-                    who_, options.max_context, abi_.max_context));
-}
+      device_(select_device(abi_, options, who_)) {}
 
 void PluginHandle::open(const mkbench_open& arguments) {
   const int32_t status = abi_.open(&arguments, &engine_);
   if (status != MKBENCH_OK) {
     engine_ = nullptr;
-    check("open", status, kind_of_open(status));
+    const bool limited = status == MKBENCH_UNFIT_MODEL && abi_.max_context == 0;
+    check("open", status, kind_of_open(status),
+          limited
+              ? fmt::format("; {} positions were asked for: a limit belongs into max_context of "
+                            "its table",
+                            arguments.max_context)
+              : "");
   }
   if (engine_ == nullptr)
     throw Error(ErrorKind::kRuntime, who_ + ": open: found no engine, wanted one with MKBENCH_OK");
@@ -76,11 +75,12 @@ void PluginHandle::close() {
   engine_ = nullptr;
 }
 
-void PluginHandle::check(const char* function, int32_t status, ErrorKind kind) const {
+void PluginHandle::check(const char* function, int32_t status, ErrorKind kind,
+                         const std::string& hint) const {
   if (status == MKBENCH_OK) return;
   const char* text = abi_.last_error != nullptr ? abi_.last_error(engine_) : nullptr;
-  throw Error(kind, fmt::format("{}: {} failed ({}): {}", who_, function, status,
-                                text != nullptr ? plugin_text(text) : "it does not say why"));
+  throw Error(kind, fmt::format("{}: {} failed ({}): {}{}", who_, function, status,
+                                text != nullptr ? plugin_text(text) : "it does not say why", hint));
 }
 
 void PluginHandle::end_call(const char* function, int32_t status, ErrorKind kind) const {

@@ -16,7 +16,7 @@ std::string plugin_text(const char* text);
 class PluginHandle {
  public:
   // Loads the library and makes the device current; opens nothing yet. Throws the errors of
-  // make_plugin() about files, devices and positions.
+  // make_plugin() about files and devices.
   explicit PluginHandle(const PluginOptions& options);
   ~PluginHandle() { close(); }
   PluginHandle(const PluginHandle&) = delete;
@@ -33,8 +33,10 @@ class PluginHandle {
   const std::string& who() const { return who_; }  // "engine x.so", with which errors begin
   const std::string& device() const { return device_; }
 
-  // Throws Error(kind) if a call has failed: "engine x.so: decode failed (1): <the plugin's text>".
-  void check(const char* function, int32_t status, ErrorKind kind = ErrorKind::kRuntime) const;
+  // Throws Error(kind) if a call has failed: "engine x.so: decode failed (1): <the plugin's text>",
+  // then the hint.
+  void check(const char* function, int32_t status, ErrorKind kind = ErrorKind::kRuntime,
+             const std::string& hint = "") const;
   // Waits for the device work of a call, then throws if that work or the call itself has failed.
   void end_call(const char* function, int32_t status, ErrorKind kind = ErrorKind::kRuntime) const;
   // Waits for the work of the device. Throws Error(kCuda).

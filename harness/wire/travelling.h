@@ -59,11 +59,11 @@ inline std::vector<PrecisionClass> enum_values(Tag<PrecisionClass>) {
 template <typename V>
 void describe_fields(V& v, Tag<EngineCapabilities>) {
   using C = EngineCapabilities;
-  list_fields(v, "name", &C::name, "device", &C::device, "max_context", &C::max_context, "logits",
-              &C::logits, "one_launch", &C::one_launch, "forced", &C::forced, "snapshots",
-              &C::snapshots, "poison", &C::poison, "counted", &C::counted, "rewind", &C::rewind,
-              "late_id", &C::late_id, "deterministic", &C::deterministic, "precision",
-              &C::precision);
+  list_fields(v, "name", &C::name, "device", &C::device, "max_context", &C::max_context,
+              "context_limit", &C::context_limit, "logits", &C::logits, "one_launch",
+              &C::one_launch, "forced", &C::forced, "snapshots", &C::snapshots, "poison",
+              &C::poison, "counted", &C::counted, "rewind", &C::rewind, "late_id", &C::late_id,
+              "deterministic", &C::deterministic, "precision", &C::precision);
 }
 template <typename V>
 void describe_fields(V& v, Tag<Snapshot>) {

@@ -280,6 +280,17 @@ TEST_CASE("what a step had found stands beside the call that failed in it", "[so
   CHECK(report.failures[1].verdict == Verdict::kHang);
 }
 
+TEST_CASE("an engine with fewer positions than --context is refused", "[soak]") {
+  ScriptedServices narrow = twins();
+  narrow.make_engine = [](const EngineRequest&, const ModelWeights& weights) {
+    return make_host_twin(weights, {.max_context = 255, .threads = 2});
+  };
+  SoakReport exact = asked(1, 1, 255), more = asked(1, 1, 256);
+  CHECK_NOTHROW(soak(exact, narrow, soak_truth(tiny(), {}, 255)));
+  CHECK_THROWS_WITH(soak(more, narrow, no_truth()),
+                    ContainsText("--context: found 256, wanted at most its max_context, 255"));
+}
+
 TEST_CASE("a soak whose minutes are over is incomplete", "[soak]") {
   SoakReport report = asked(1000000, 1);
   report.asked_minutes = 0.0001;

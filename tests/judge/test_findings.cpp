@@ -64,8 +64,20 @@ TEST_CASE("a later finding names the verdict only where it is nearer to the caus
   CHECK(broken.reason == "launches; bits");
   const ParityReport token =
       report_after({{Verdict::kFailToken, "id"}, {Verdict::kNondeterministic, "bits"}});
-  CHECK(token.verdict == Verdict::kFailToken);
-  CHECK(token.reason == "id; bits");
+  CHECK(token.verdict == Verdict::kNondeterministic);  // chance explains a wrong id
+  CHECK(token.reason == "bits; id");
+  const ParityReport then =
+      report_after({{Verdict::kNondeterministic, "bits"}, {Verdict::kFailToken, "id"}});
+  CHECK((then.verdict == Verdict::kNondeterministic && then.reason == "bits; id"));
+  CHECK(report_after({{Verdict::kFailSelf, "own"}, {Verdict::kNondeterministic, "bits"}}).verdict ==
+        Verdict::kNondeterministic);
+  // A difference between runs of two kinds explains no wrong id.
+  Findings kinds;
+  kinds.fail(Check::kSame, Verdict::kNondeterministic, "same");
+  kinds.fail(Check::kDecided, Verdict::kFailToken, "id");
+  ParityReport both;
+  kinds.conclude(both);
+  CHECK((both.verdict == Verdict::kFailToken && both.reason == "id; same"));
 }
 
 TEST_CASE("results of one check from several references: the worse one stands") {

@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "harness/judge/live.h"
+#include "harness/judge/parity.h"
 #include "references/base/error.h"
 #include "tests/support/catch2.h"
 #include "tests/support/fake_engine.h"
@@ -81,4 +82,48 @@ TEST_CASE("live capture: D of 0.5 is the most, or four bf16 steps at the largest
   CHECK_THROWS_WITH(captured(0.3, 4), ContainsText("wanted <= 0.5"));
   CHECK(captured(0.48, 4, 32).pairwise_d > 0.8);
   CHECK_THROWS_WITH(captured(0.6, 4, 32), ContainsText("wanted <= 1:"));
+}
+
+TEST_CASE("the bf16 step is the spacing of bf16 numbers") {
+  for (const float x : {1.0F, 1.5F, 6.0F, 8.0F, 31.0F, 0.01F}) {
+    const float at = round_to_bf16(x);
+    const float next = to_float({static_cast<uint16_t>(to_bf16(x).bits + 1)});
+    CHECK(bf16_step(x) == Approx(next - at).epsilon(1e-12));
+  }
+  CHECK(bf16_step(0) == 0);
+}
+
+TEST_CASE("a baseline is held to all near ties and to enough strict steps, by whole prompts") {
+  GreedyReference r;
+  const auto add = [&](const char* name, const char* set, size_t steps) {
+    ReferencePrompt prompt;
+    prompt.name = name;
+    prompt.set = set;
+    prompt.steps.resize(steps);
+    r.prompts.push_back(prompt);
+  };
+  add("a", "strict", kBaselineSteps - 1);
+  add("b", "near-tie", 48);
+  add("c", "strict", 64);
+  add("d", "strict", 1);
+  add("e", "near-tie", 48);
+  std::string names;
+  for (const ReferencePrompt& prompt : baseline_part(r).prompts) names += prompt.name;
+  CHECK(names == "abce");
+  r.prompts.resize(2);
+  CHECK(baseline_part(r).prompts.size() == 2);
+}
+
+TEST_CASE("references that cannot judge are refused") {
+  FakeEngine engine;
+  ParityOptions options{.vocab = kFakeVocab};
+  CHECK_THROWS_AS(judge_parity(engine, GreedyReference{}, options), Error);
+  GreedyReference undecided = captured(0.02, 4);
+  undecided.prompts[0].steps[5].margin = undecided.pairwise_d / 2;
+  CHECK_THROWS_WITH(judge_parity(engine, undecided, options), ContainsText("strict prompt"));
+  GreedyReference no_errors = captured(0.02, 4);
+  for (ReferencePrompt& p : no_errors.prompts) {
+    for (ReferenceStep& s : p.steps) s.baseline_error_norm = 0;
+  }
+  CHECK_THROWS_WITH(judge_parity(engine, no_errors, options), ContainsText("error norms"));
 }

@@ -134,9 +134,18 @@ TEST_CASE("bad requests never reach a plugin", "[plugin]") {
   CHECK_NOTHROW(make_example("counting", false, 4096));
   const Thrown mute = thrown_by([] { make_example("counting", false, 4097); });
   CHECK((mute.kind == ErrorKind::kEnvUnfit && mute.says("open failed (3): it does not say why")));
-  bad([] { make_example("counting", false, 4098); },
-      "counting.so: positions of this run: found 4098, wanted at most its max_context, 4097: a "
-      "smaller -d");
+}
+
+TEST_CASE("an engine gets at most the max_context of its table, and tells it", "[plugin]") {
+  for (const int asked : {99, 100, 101}) {
+    const std::unique_ptr<Engine> engine = make_example("naive_cpu_narrow", false, asked);
+    const EngineCapabilities can = engine->capabilities();
+    CHECK((can.max_context == std::min(asked, 100) && can.context_limit == 100));
+    engine->prefill(std::vector<int32_t>(static_cast<size_t>(can.max_context), 1));
+    CHECK_NOTHROW(engine->decode(1));
+    CHECK_THROWS_AS(engine->decode(1), Error);
+  }
+  CHECK(make_example("naive_cpu", false, 64)->capabilities().context_limit == 0);
 }
 
 TEST_CASE("a file that is no engine for this build is refused with the reason", "[plugin]") {
@@ -153,12 +162,13 @@ TEST_CASE("a file that is no engine for this build is refused with the reason", 
        "version of the engine ABI: found 5, wanted 4: compile it against this mkbench's "
        "references/"},
       {"size", ErrorKind::kBadInput, "size: found 0, wanted sizeof(mkbench_engine_abi)"},
-      {"context", ErrorKind::kBadInput, "found 64, wanted at most its max_context, 63"},
       {"precision", ErrorKind::kBadInput, "precision: found 7, wanted 0 to 2"},
       {"name", ErrorKind::kBadInput, "name: found 'a?..?b', wanted 1 to 40 of letters"},
       {"function", ErrorKind::kBadInput, "function decode: found NULL, wanted a function"},
       {"device", ErrorKind::kUnsupportedDevice, "devices: found cuda, wanted cpu"},
-      {"open", ErrorKind::kBadInput, "open failed (2): hidden is 128, wanted 4096"},
+      {"open", ErrorKind::kBadInput,
+       "open failed (2): hidden is 128, wanted 4096; 64 "
+       "positions were asked for: a limit belongs into max_context of its table"},
       {"environment", ErrorKind::kEnvUnfit, "open failed (3): hidden is 128, wanted 4096"},
       {"engine", ErrorKind::kRuntime, "open: found no engine"},
       {"none", ErrorKind::kBadInput, "file: found none"}};

@@ -107,7 +107,7 @@ class AtLength(PluginTest):
     """`mkbench parity`, on the weights of tiny with a context short enough for every cache length."""
 
     def test_checks_that_do_not_apply_say_why(self):
-        paths = {name: str(PLUGINS / f"{name}.so") for name in ("naive_cpu", "naive_cpu_ids", "step_cpu")}
+        paths = {name: str(PLUGINS / f"{name}.so") for name in ("naive_cpu", "naive_cpu_ids", "step_cpu", "naive_cpu_narrow")}
         result = self.mkbench("parity", "--engine", ",".join(paths.values()), *self.short_model(160),
                               "--device", "cpu", "--out", str(self.out))
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
@@ -131,6 +131,9 @@ class AtLength(PluginTest):
         for name in ("naive_cpu", "step_cpu"):
             self.assertEqual(checks[name]["r_rms"]["status"], "passed")
         suite = next(s for s in xml.etree.ElementTree.parse(self.out / "junit.xml").getroot() if "naive_cpu.so" in s.get("name"))
+        narrow = self.engine(report, paths["naive_cpu_narrow"])
+        self.assertIn("cache lengths 1-100 of 160 judged", narrow["parity"]["coverage"])
+        self.assertIn("; the engine takes at most 100", narrow["parity"]["coverage"])
         told = {p.get("name"): p.get("value") for p in suite.iter("property")}
         self.assertEqual(told["precision"], "fp32-accumulate")
         self.assertRegex(told["coverage"], "^cache lengths 1-160 of 160 judged")

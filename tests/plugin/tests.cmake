@@ -21,6 +21,7 @@ endfunction()
 
 mkbench_plugin_example(naive_cpu naive_cpu.cpp)
 mkbench_plugin_example(naive_cpu_bare naive_cpu.cpp NAIVE_BARE=1)
+mkbench_plugin_example(naive_cpu_narrow naive_cpu.cpp NAIVE_MAX_CONTEXT=100)
 mkbench_plugin_example(naive_cpu_ids naive_cpu.cpp NAIVE_BARE=1 NAIVE_CAN=0)
 mkbench_plugin_faults(naive_cpu naive_cpu.cpp
   theta vocab cache hang crash short overrun nan overwrite fails stateful pending rewind length deep unnormed)
@@ -36,7 +37,7 @@ target_link_libraries(closed_form PRIVATE mkbench_references)
 foreach(library misbehaving seldom closed_form)
   target_compile_options(${library} PRIVATE -Wno-subobject-linkage)  # they include naive_cpu.cpp
 endforeach()
-foreach(reason symbol null version size name function precision context device open environment engine)
+foreach(reason symbol null version size name function precision device open environment engine)
   string(TOUPPER ${reason} word)
   mkbench_plugin_example(refused_${reason} refused.cpp REFUSED_${word})
 endforeach()

@@ -45,6 +45,9 @@ enum Fault {
   (MKBENCH_CAN_LOGITS | MKBENCH_CAN_FORCED | MKBENCH_CAN_LATE_ID | MKBENCH_CAN_VECTORS | \
    MKBENCH_CAN_HIDDEN)
 #endif
+#ifndef NAIVE_MAX_CONTEXT
+#define NAIVE_MAX_CONTEXT 0  // any number
+#endif
 constexpr Fault kFault = NAIVE_FAULT;
 #ifndef NAIVE_BARE
 #define NAIVE_BARE 0
@@ -408,6 +411,7 @@ const mkbench_engine_abi* mkbench_engine_table(void) {
     t.version = MKBENCH_ENGINE_ABI_VERSION;
     t.name = "naive-cpu";
     t.devices = MKBENCH_DEVICE_CPU;
+    t.max_context = NAIVE_MAX_CONTEXT;
     t.can = (NAIVE_CAN) & (kBare ? MKBENCH_CAN_LOGITS | MKBENCH_CAN_FORCED : ~0);
     t.open = open_engine;
     t.close = close_engine;

@@ -45,8 +45,6 @@ const mkbench_engine_abi* mkbench_engine_table(void) {
   table.version = 5;
 #elif defined(REFUSED_SIZE)
   table.size = 0;
-#elif defined(REFUSED_CONTEXT)
-  table.max_context = 63;
 #elif defined(REFUSED_NAME)
   table.name = "a/../b";
 #elif defined(REFUSED_FUNCTION)

@@ -177,12 +177,22 @@ TEST_CASE("a decoder's position is read while it runs") {
   CHECK(python.engine->progress().position == 77);
 }
 
+TEST_CASE("a decoder is opened with at most its context_limit") {
+  for (const int limit : {0, 39, 40, 41}) {
+    PythonDecoder python("    context_limit = " + std::to_string(limit));
+    const EngineCapabilities can = python.open().capabilities();
+    CHECK(can.context_limit == limit);
+    CHECK(can.max_context == (limit == 39 ? 39 : 40));
+  }
+}
+
 TEST_CASE("a decoder that is not as references/decoder.py says is bad input") {
   for (const auto& [body, told] :
        {std::pair{"    prefill = None", "its Decoder has no prefill()"},
         {"    name = 'a b'", "name: found 'a b', wanted up to 40 of letters"},
         {"    precision = 'fp8'",
          "precision: found 'fp8', wanted one of bf16, fp32-accumulate, lossy"},
+        {"    context_limit = -1", "context_limit: found -1, wanted a number of positions"},
         {"    settings = 1", "settings: found 1, wanted text"},
         {"    deterministic = 1", "deterministic: found 1, wanted True or False"}}) {
     PythonDecoder python(body);

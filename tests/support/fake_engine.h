@@ -51,7 +51,7 @@ struct FakeBehaviour {
   int launches_per_decode = 1;
   int missing_ids = 0;  // ids that decode() does not return
   bool has_logits = true;
-  bool takes_forced = true, takes_snapshots = true, counts_launches = true;
+  bool takes_forced = true, takes_snapshots = true, counts_launches = true, deterministic = true;
   bool modified_prefix = false;         // restore() finds other rows than save() did
   std::optional<int> rewinds_off = {};  // rewind() is offered, and goes so many rows too far
   // Hidden states by the context so far; layers and positions are made up.
@@ -88,7 +88,8 @@ class FakeEngine : public Engine {
             .forced = behaviour_.takes_forced,
             .snapshots = behaviour_.takes_snapshots,
             .counted = behaviour_.counts_launches,
-            .rewind = behaviour_.rewinds_off.has_value()};
+            .rewind = behaviour_.rewinds_off.has_value(),
+            .deterministic = behaviour_.deterministic};
   }
   void reset() override {
     if (!behaviour_.keeps_context) context_.clear();

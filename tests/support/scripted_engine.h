@@ -34,7 +34,8 @@ struct Script {
   std::function<int32_t(const std::vector<int32_t>&)> rule;  // next token, from all ids so far
   // Makes skip_to() work.
   bool skips = false;
-  float runner_up = 0;  // logit of the second-best id (the best has 10)
+  int context_limit = 0;  // 0: it has room for 4,096 positions
+  float runner_up = 0;    // logit of the second-best id (the best has 10)
   bool late_id = true, snapshots = true, rewinds = false, logits = true, deterministic = true;
 };
 
@@ -49,7 +50,8 @@ class ScriptedEngine : public Engine {
   EngineCapabilities capabilities() const override {
     return {.name = script_.name,
             .device = script_.device,
-            .max_context = 4096,
+            .max_context = room(),
+            .context_limit = script_.context_limit,
             .logits = script_.logits,
             .one_launch = script_.one_launch,
             .snapshots = script_.snapshots,
@@ -69,6 +71,7 @@ class ScriptedEngine : public Engine {
     if (script_.prefills) script_.prefills(ids.size());
     ++prefills_;
     position_ += static_cast<int>(ids.size()) - 1 + (pending_ >= 0 ? 1 : 0);
+    if (position_ > room()) throw Error(ErrorKind::kBadInput, "scripted: prefill: no room");
     pending_ = ids.back();
     history_.insert(history_.end(), ids.begin(), ids.end());
   }
@@ -76,6 +79,7 @@ class ScriptedEngine : public Engine {
     tell("decode");
     ++decodes_;
     if (script_.before) script_.before(decodes_);
+    if (position_ + n > room()) throw Error(ErrorKind::kBadInput, "scripted: decode: no room");
     if (script_.skip && script_.skip(decodes_))
       return std::vector<int32_t>(static_cast<size_t>(n), -1);
     launches_ += 1 + (script_.extra_launch && script_.extra_launch(decodes_) ? 1 : 0) -
@@ -128,6 +132,7 @@ class ScriptedEngine : public Engine {
   Progress progress() const override { return {position_, -1, {}}; }
 
  private:
+  int room() const { return script_.context_limit > 0 ? script_.context_limit : 4096; }
   void tell(const char* call) const {
     if (script_.called) script_.called(call);
   }
