@@ -108,6 +108,9 @@ struct CaseCollector::Taker {
     e->profile_reason = m.reason;
     if (m.reason.empty()) e->profile = m.profile;
   }
+  void operator()(const EngineAudited& m) const {
+    if (EngineReport* e = c.engine(m.engine)) e->audit = m.text;
+  }
   void operator()(const SampleTaken& m) const {
     if (m.engine == kCeilingName) return c.report_.ceiling.samples.push_back(m.sample);
     EngineReport* e = c.engine(m.engine);

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "harness/flow/contestant.h"
 #include "harness/flow/timed_truth.h"
 #include "harness/measure/statistics.h"
 #include "references/base/sha256.h"
@@ -19,6 +18,10 @@ constexpr int kInputs = 4;  // number of late ids; one decode begins with each
 // D for judging an engine's ids by the truth on changed weights: an id is rejected if its logit is
 // more than D plus one bf16 step below the largest. Twice the largest D that a reference may have.
 constexpr double kRefusedBy = 1.0;
+// In a run: tiles in each part, the steps in which they are tried, and the time for all of them; tokens
+// of the decode that is counted. ncu takes the launches of a decode one by one.
+constexpr int kTilesOfRun = 6, kTileStepsOfRun = 16, kTokensOfRun = 32, kTokensOfLaunches = 2;
+constexpr double kTilesOfRunS = 60;
 // A tile is replaced by another one if its change alters no answer: at most this many are drawn for
 // each tile that is wanted.
 constexpr int kDrawsATile = 3;
@@ -78,7 +81,7 @@ class TileAudit {
     }
   }
 
-  int steps() const { return job_.depth + job_.n_gen; }
+  int steps() const { return plan_.tile_steps > 0 ? plan_.tile_steps : job_.depth + job_.n_gen; }
 
   std::unique_ptr<Engine> open(const std::string& name, const ModelWeights& weights) const {
     if (services_.stop()) throw Interrupted{};
@@ -250,6 +253,22 @@ bool judge_by_counters(const AuditPlan& plan, const CaseEngine& engine,
   return true;
 }
 
+// The line of a report.
+std::string line_of(const EngineAudit& audit) {
+  const std::string reason = audit.reasons.empty() ? "" : audit.reasons.front();
+  if (audit.method == "counters")
+    return fmt::format("reads {:.1f} % of what a token must read", 100 * audit.counted_share->low);
+  const std::string counters = audit.counters.empty() ? "" : "; no counters: " + audit.counters;
+  if (audit.method != "tiles" || audit.verdict == Verdict::kInconclusive)
+    return "not audited: " + reason + counters;
+  int tried = 0, read = 0;
+  for (const PartAudit& part : audit.parts) {
+    tried += part.tried;
+    read += part.tried - static_cast<int>(part.unread.size());
+  }
+  return fmt::format("reads {} of {} tiles of the weights{}", read, tried, counters);
+}
+
 }  // namespace
 
 Model model_for_tiles(const Model& model, uint64_t salt) {
@@ -273,6 +292,38 @@ EngineAudit audit_engine(const AuditPlan& plan, const CaseEngine& engine,
   guard_engine(sink, contestant,
                [&] { TileAudit(plan, engine, services, weights, progress, audit).run(); });
   return audit;
+}
+
+void audit_candidates(const CaseJob& job, const CaseServices& services,
+                      const std::vector<Contestant*>& candidates, ProgressWatch& watch,
+                      EventSink& sink) {
+  for (Contestant* c : candidates) {
+    if (services.stop()) throw Interrupted{};
+    if (c->can.precision == PrecisionClass::kLossy) {
+      sink.send(EngineAudited{c->name, "not audited: it reads weights of its own, quantised"});
+      continue;
+    }
+    const WatchEnd end(watch);
+    watch.begin("audit", c->name, nullptr);
+    AuditPlan plan{.job = job, .tiles = kTilesOfRun, .tile_steps = kTileStepsOfRun, .counts = true};
+    plan.job.n_gen = std::min(job.n_gen, c->can.one_launch ? kTokensOfRun : kTokensOfLaunches);
+    EngineAudit audit{.engine = c->name};
+    double begin = -1;  // of the tiles
+    try {
+      audit = audit_engine(plan, *c, services, [&](const std::string&, int done, int total) {
+        watch.count(done, total);
+        if (begin < 0) begin = services.now();
+        if (services.now() - begin < kTilesOfRunS) return;
+        throw Error(ErrorKind::kTimeout,
+                    fmt::format("the tiles take longer than {:g} s", kTilesOfRunS));
+      });
+    } catch (const Error& error) {  // the weights for the tiles cannot be made
+      audit.reasons.emplace_back(error.what());
+    }
+    sink.send(EngineAudited{c->name, line_of(audit)});
+    if (audit.verdict == Verdict::kIntegrity && !audit.method.empty())
+      fail_engine(sink, *c, audit.verdict, "audit: " + audit.reasons.front());
+  }
 }
 
 void decode_for_counters(const CaseJob& job, const CaseEngine& engine, const CaseServices& services,

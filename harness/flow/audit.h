@@ -9,9 +9,11 @@
 #include <string>
 #include <vector>
 
+#include "harness/flow/contestant.h"
 #include "harness/flow/job.h"
 #include "harness/flow/services.h"
 #include "harness/flow/tiles.h"
+#include "harness/flow/watch.h"
 #include "harness/measure/byte_counts.h"
 #include "harness/report/verdict.h"
 
@@ -20,8 +22,9 @@ namespace mkbench {
 inline constexpr double kAuditConfidence = 0.99;
 
 struct AuditPlan {
-  CaseJob job;     // model, device, depth, n_gen, seed and salt of the audited decode
-  int tiles = 90;  // tiles to try in each part
+  CaseJob job;         // model, device, depth, n_gen, seed and salt of the audited decode
+  int tiles = 90;      // tiles to try in each part
+  int tile_steps = 0;  // of the decodes that try them; 0: depth + n_gen
   // Names, or parts of names, of the tensors that tiles are drawn from; empty: all.
   std::vector<std::string> tensors{};
   bool counts = false;  // count bytes first (CaseServices::count_bytes()); else only try tiles
@@ -64,6 +67,12 @@ using AuditProgress = std::function<void(const std::string& engine, int done, in
 // tiles show a change.
 EngineAudit audit_engine(const AuditPlan& plan, const CaseEngine& engine,
                          const CaseServices& services, const AuditProgress& progress);
+
+// Audits the candidates of a run after their times were taken, with few tiles where the counters
+// say nothing. Sends one line for each, and INTEGRITY for one that does not read what it must.
+void audit_candidates(const CaseJob& job, const CaseServices& services,
+                      const std::vector<Contestant*>& candidates, ProgressWatch& watch,
+                      EventSink& sink);
 
 // The decode that a profiler counts: a prefill of depth + 1 ids, then n_gen tokens.
 void decode_for_counters(const CaseJob& job, const CaseEngine& engine, const CaseServices& services,

@@ -9,6 +9,7 @@
 
 #include "harness/engines/plugin_file.h"
 #include "harness/flow/ablations.h"
+#include "harness/flow/audit.h"
 #include "harness/flow/blocks.h"
 #include "harness/flow/contestant.h"
 #include "harness/flow/gate.h"
@@ -66,6 +67,7 @@ class CaseFlow {
                              : closed_form_wrongs(runs, truth_of, contestants_);
     tell_wrong_runs(job_, services_, truth_of, weights_, references.all, context_, wrong,
                     contestants_, open, watch_, sink_);
+    audit();
   }
 
   // Hashes each candidate's ids and logits on the repeated prompts, in a process that has done
@@ -167,6 +169,7 @@ class CaseFlow {
                                       .fault = fault_of(job_, c.name)},
                                      weights_);
     check_room(c);
+    c.can = c.engine->capabilities();
     EngineFacts facts = services_.facts(*c.engine);
     if (c.ceiling) ceiling_pattern_ = facts.settings;
     if (!is_file_engine(c.name)) facts.resolved_name = c.name;
@@ -300,6 +303,13 @@ class CaseFlow {
     for (Contestant& c : contestants_) {
       if (which(c)) c.engine.reset();
     }
+  }
+
+  // Later cases of the model take over that these engines read the weights, like their parity.
+  void audit() {
+    if (!job_.audited || job_.judged) return;
+    weights_ = ModelWeights{};
+    audit_candidates(job_, services_, living_candidates(), watch_, sink_);
   }
 
   template <typename Want>

@@ -18,8 +18,9 @@ struct Contestant : CaseEngine {
 
   std::unique_ptr<Engine> engine;
   Verdict verdict = Verdict::kSkipped;
-  bool alive = true;  // no failure so far
-  Snapshot start;     // after the prefill of the timed prompt
+  bool alive = true;         // no failure so far
+  EngineCapabilities can{};  // as the engine said when it was opened last
+  Snapshot start;            // after the prefill of the timed prompt
 };
 
 inline void send_verdict(EventSink& sink, const std::string& engine, Verdict verdict,

@@ -123,6 +123,11 @@ struct SampleScored {
   Sample sample;
 };
 
+// How much of what a decode must read an engine reads, or why that is not known.
+struct EngineAudited {
+  std::string engine, text;
+};
+
 // The verdict on one engine, or on the whole case if `engine` is empty.
 struct VerdictGiven {
   std::string engine;
@@ -140,7 +145,7 @@ using CaseEvent =
     std::variant<StageProgress, MemoryStated, MemoryHeld, ModelLoaded, ReferencesFound,
                  TimedCheckChosen, EngineMade, ProcessBegun, WarmedUp, ParityJudged, StepFailed,
                  AblationsTaken, SampleTaken, SampleScored, BlockDropped, ClocksCompared,
-                 LaunchesTraced, VerdictGiven, Done, CaseInterrupted>;
+                 LaunchesTraced, EngineAudited, VerdictGiven, Done, CaseInterrupted>;
 
 // Passes events to a function. send() may be called from several threads; the function runs in one
 // of them at a time.

@@ -56,6 +56,7 @@ struct CaseJob : CaseSettings {
   std::optional<JudgedCase> judged;  // if set, parity is not judged again
   double spin_scale = 1;
   bool watched = false;  // a profiler watches: calls take longer than their pace predicts
+  bool audited = false;  // after the timing, the bytes that each candidate reads are audited
   int64_t l2_bytes = 0;  // of the job's card; 0 on a CPU
 
   bool cuda() const { return device == "cuda"; }

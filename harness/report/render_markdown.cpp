@@ -155,6 +155,8 @@ std::vector<std::string> notes_of(const CaseReport& c, bool on_cpu) {
   }
   for (const EngineReport& e : c.engines) {
     if (std::string note = launches_note(e); !note.empty()) notes.push_back(std::move(note));
+    if (!e.audit.empty())
+      notes.push_back(fmt::format("{}: {}", engine_label(e), one_line(e.audit, 400)));
   }
   for (const EngineReport& e : c.engines) {
     if (std::string note = late_note(e); !note.empty()) notes.push_back(std::move(note));

@@ -97,6 +97,7 @@ struct EngineReport : EngineFacts {
   std::optional<ProfileReport> profile;
   std::string profile_reason;  // why `profile` is absent
   int64_t receipts_checked = 0, receipts_wrong = 0;
+  std::string audit;
   int64_t launches = 0;
   std::optional<LaunchTrace> launch_trace;
   std::vector<ProcessFacts> timed_processes;  // indexed by Sample::process
@@ -153,6 +154,9 @@ void describe_fields(V& v, Tag<EngineReport>) {
   v.field("profile_reason", &E::profile_reason, "why profile is null; else empty");
   v.field("receipts_checked", &E::receipts_checked, "timed tokens compared with the reference");
   v.field("receipts_wrong", &E::receipts_wrong, "timed tokens that differ from the reference");
+  v.field("audit", &E::audit,
+          "how much of what a decode must read it reads, by a profiler's counters or by changed "
+          "tiles of the weights, or why neither tells; empty if it was not asked for");
   v.field("launches", &E::launches, "kernel launches in all, as the engine counts them");
   v.field("launch_trace", &E::launch_trace,
           "what an untimed decode handed to the card, as the driver recorded it; null if it did "

@@ -206,6 +206,12 @@ TEST_CASE("the ceiling takes part in decode tests on a card whose L2 cannot hold
       plan_of({"--model", "synthetic", "--n-prompt", "512", "--n-gen", "8"}, probe);
   CHECK(both.jobs.back().n_prompt == 0);
   CHECK(both.jobs.back().no_ceiling.empty());
+  // And its candidates are audited.
+  CHECK((both.jobs.back().audited && both.jobs.back().l2_bytes == 50'000'000));
+  CHECK(!both.jobs.front().audited);
+  CHECK(!plan_of({"--model", "synthetic", "--in-process"}, probe).jobs.at(0).audited);
+  CHECK(!plan_of({"parity", "--model", "synthetic"}, probe).jobs.at(0).audited);
+  CHECK(!plan_of({"--device", "cpu", "--model", "tiny"}, {}).jobs.at(0).audited);
 }
 
 TEST_CASE("every run draws a salt, whatever its seed; an audit's follows from its seed") {

@@ -1,6 +1,8 @@
 // An audit of an engine with the oracle's arithmetic, on a random model; the truth is the oracle too.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <bit>
 #include <functional>
@@ -154,7 +156,12 @@ struct Bench {
     plan.tiles = 40;
   }
 
-  CaseEngine kernel{.name = "kernel", .asked = "kernel", .candidate = true};
+  // Of the run's own audit.
+  bool load_fails = false;
+  double seconds_a_look = 0;  // that pass between two looks at the clock
+  std::vector<int> tokens;    // of the decodes that were counted
+  Contestant kernel{{.name = "kernel", .asked = "kernel", .candidate = true}};
+  std::string line, given;  // its line in the report, and its verdict
 
   EngineAudit run() {
     const ModelWeights& sound = model(name);
@@ -163,11 +170,28 @@ struct Bench {
     });
   }
 
+  void run_as_candidate() {
+    with_services(model(name), [&](const CaseServices& services) {
+      EventSink sink([&](const CaseEvent& event) {
+        if (const auto* audited = std::get_if<EngineAudited>(&event)) line = audited->text;
+        if (const auto* verdict = std::get_if<VerdictGiven>(&event))
+          given = fmt::format("{} {}", verdict_name(verdict->verdict), verdict->reason);
+      });
+      ProgressWatch watch(sink);
+      audit_candidates(plan.job, services, {&kernel}, watch, sink);
+      return EngineAudit{};
+    });
+  }
+
   EngineAudit with_services(const ModelWeights& sound,
                             const std::function<EngineAudit(const CaseServices&)>& work) {
     ScriptedServices services;
+    services.now = [this, now = 0.0]() mutable { return now += seconds_a_look; };
     services.random = sequence(seed);
-    services.count_bytes = count_bytes;
+    services.count_bytes = [&](const std::string& engine, int n) {
+      tokens.push_back(n);
+      return count_bytes(engine, n);
+    };
     services.make_engine = [&](const EngineRequest& request, const ModelWeights& weights) {
       const bool truth = request.name == "eager-fp32";
       ++(truth ? truths : opened);
@@ -181,7 +205,10 @@ struct Bench {
     };
     plan.job.model = {.row = find_model(name), .name = name};
     services.config = [&](const std::string&) { return sound.config; };
-    services.load = [&](const std::string&, int) { return sound; };
+    services.load = [&](const std::string&, int) {
+      if (load_fails) throw Error(ErrorKind::kEnvUnfit, "no memory");
+      return sound;
+    };
     return work(services);
   }
 };
