@@ -1,8 +1,6 @@
-// What a bug puts in place of parts of the truth's step. For .cpp files of this folder only, as
-// eager_model.h.
+// What a bug puts in place of parts of the truth's step. For .cpp files of this folder only,
+// which include ATen first, as eager_model.h.
 #pragma once
-
-#include <ATen/ATen.h>
 
 #include <cstdint>
 #include <functional>

@@ -1,5 +1,7 @@
 #include "baselines/known_bugs.h"
 
+#include <ATen/ATen.h>
+
 #include <cmath>
 #include <sstream>
 

@@ -2,6 +2,7 @@
 judge named as a page in Markdown:
 
     BINARY_UNDER_TEST=.../mkbench bug_matrix.py ENGINE PAGE.md [--bugs NAME,...] [--jobs N] [--flags=...]
+    bug_matrix.py LOG.txt PAGE.md        from what test_known_bugs "[slow]" printed: the diagnosis alone, in one process
 
 Ends with 1 if too few bugs were named, or one wrongly."""
 
@@ -19,7 +20,6 @@ import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-MKBENCH = os.environ["BINARY_UNDER_TEST"]
 # At least so many of the bugs that have a name and fail must be the first named, by ids one of those named.
 LEAST_NAMED = {"logits": 0.9, "ids": 0.75}
 
@@ -43,7 +43,9 @@ class Judged:
 
     @property
     def outcome(self):
-        """"named", "among" others, "none", "others" or, one alone and not the right one, "wrong"; "passed"."""
+        """"named", "among" others, "none", "others" or, one alone and not the right one, "wrong"; "passed", "not run"."""
+        if self.verdict == "not run":
+            return self.verdict
         if self.verdict == "PASS":
             return "passed"
         if not self.names:
@@ -61,6 +63,17 @@ def read_bugs():
     return {name: Bug(name, model, fits.split(), text) for name, model, fits, text in rows}
 
 
+def read_log(path, bugs):
+    """Of each bug the diagnosis with logits and by ids."""
+    line = re.compile(r"\w+ (\w+) by (logits|ids), (\d+ wrong ids), ([\d.]+) s; ([\w+ ]*): (.*)")
+    found = {}
+    for name, shown, wrong, seconds, names, text in line.findall(path.read_text(encoding="utf-8")):
+        verdict = "PASS" if (shown, wrong) == ("ids", "0 wrong ids") else wrong
+        found[name, shown] = Judged(bugs[name], shown, verdict, float(seconds), names.split(), text)
+    return [found.get((name, shown)) or Judged(bugs[name], shown, "not run", 0, [], "")
+            for name in bugs for shown in LEAST_NAMED]
+
+
 def judge(engine, bug, shown, *flags):
     """bug: its name "none" plants none. flags: of mkbench parity, above those that stand here."""
     env = {k: v for k, v in os.environ.items() if not k.startswith(("MKBENCH_", "NAIVE_"))}
@@ -70,8 +83,9 @@ def judge(engine, bug, shown, *flags):
         env["NAIVE_IDS"] = "1"
     with tempfile.TemporaryDirectory(prefix="mkbench_bug_") as made:
         out, begun = pathlib.Path(made) / "report", time.monotonic()
-        run = subprocess.run([MKBENCH, "parity", "--engine", str(engine), "--model", bug.model, "--device", "cpu", "--out",
-                              str(out), "-q", *flags], env=env, capture_output=True, text=True, check=False)
+        run = subprocess.run([os.environ["BINARY_UNDER_TEST"], "parity", "--engine", str(engine), "--model", bug.model,
+                              "--device", "cpu", "--out", str(out), "-q", *flags],
+                             env=env, capture_output=True, text=True, check=False)
         seconds = time.monotonic() - begun
         if not (out / "report.json").exists():
             raise RuntimeError(f"{bug}: {run.stderr}")
@@ -95,7 +109,8 @@ def shortfalls(judged):
     """What is against the limits, as sentences, and a sentence about each share."""
     found, shares = [], []
     for shown, least in LEAST_NAMED.items():
-        mine = [j for j in judged if j.shown == shown]
+        mine = [j for j in judged if j.shown == shown and j.outcome != "not run"]
+        missing = sum(j.shown == shown and j.outcome == "not run" for j in judged)
         known = [j for j in mine if j.bug.fits and j.outcome != "passed"]
         right = [j for j in known if j.outcome == "named" or (shown == "ids" and j.outcome == "among")]
         passed = [j.bug.name for j in mine if j.outcome == "passed"]
@@ -103,7 +118,7 @@ def shortfalls(judged):
         unnamed = [j for j in mine if not j.bug.fits and j.outcome != "passed"]
         shares.append(f"By {shown}: {len(right)} of {len(known)} known bugs that fail are named, {len(wrong)} wrongly "
                       f"({', '.join(wrong) or 'none'}); of {len(unnamed)} unknown ones "
-                      f"{sum(j.outcome == 'wrong' for j in unnamed)}. Passed: {', '.join(passed) or 'none'}.")
+                      f"{sum(j.outcome == 'wrong' for j in unnamed)}. Passed: {', '.join(passed) or 'none'}. Not run: {missing}.")
         if known and len(right) < least * len(known):
             found.append(f"by {shown} {len(right)} of {len(known)} bugs were named, wanted {least:.0%}")
         found += [f"{name} was named wrongly by {shown}" for name in wrong]
@@ -114,17 +129,25 @@ def shortfalls(judged):
 
 def page(engine, judged):
     """The table of bugs, and the matrix of those that did not get their own name alone."""
-    lines = [f"# Planted bugs and what the judge named: {pathlib.Path(engine).name}", "", *shortfalls(judged)[1], "",
+    by = f"the judge named for {pathlib.Path(engine).name}" if engine else "the diagnosis named"
+    source = subprocess.run([sys.executable, ROOT / "scripts" / "source_hash.py", "judgement"], capture_output=True,
+                            text=True, check=True).stdout.strip()
+    seconds = "wall clock of mkbench parity" if engine else "CPU time of the engine and of the search"
+    lines = [f"# Planted bugs, and what {by}", "",
+             f"`.ci/long bugs` writes this page; seconds: {seconds}. Source hash `judgement`: {source[:16]}.", "",
+             *shortfalls(judged)[1], "",
              "| planted | what is wrong | model | with logits | s | named | by ids alone | s | named |",
              "|:--|:--|:--|:--|--:|:--|:--|--:|:--|"]
 
     def named(j):
         text = ", ".join(dict.fromkeys(j.names)) or "-"
-        return text if j.outcome in ("named", "passed") or (j.outcome == "none" and not j.bug.fits) else f"{text} ({j.outcome})"
+        return text if j.outcome in ("named", "passed", "not run") or (j.outcome == "none" and not j.bug.fits) else f"{text} ({j.outcome})"
 
     for logits, ids in zip(judged[::2], judged[1::2]):
         bug = logits.bug
-        cells = [bug.name, bug.text, bug.model] + [c for j in (logits, ids) for c in (j.verdict, f"{j.seconds:.0f}", named(j))]
+        cells = [bug.name, bug.text, bug.model]
+        for j in (logits, ids):
+            cells += [j.verdict, f"{j.seconds:.0f}" if j.seconds else "-", named(j)]
         lines.append("| " + " | ".join(cells) + " |")
     off = [j for j in judged if j.outcome not in ("passed",) and set(j.names) - set(j.bug.fits)]
     columns = sorted({name for j in off for name in j.names})
@@ -140,7 +163,7 @@ def page(engine, judged):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("engine")
+    parser.add_argument("engine", help="or the output of test_known_bugs, *.txt")
     parser.add_argument("page", type=pathlib.Path)
     parser.add_argument("--bugs", help="names, separated by commas [all that the engine has]")
     parser.add_argument("--jobs", type=int, default=2)
@@ -150,7 +173,10 @@ def main():
     names = args.bugs.split(",") if args.bugs else bugs
     if not args.bugs and args.engine.endswith(".py"):
         names = [name for name in bugs if f'has("{name}")' in pathlib.Path(args.engine).read_text(encoding="utf-8")]
-    judged = judge_all(args.engine, [bugs[name] for name in names], args.flags, args.jobs)
+    if args.engine.endswith(".txt"):
+        judged, args.engine = read_log(pathlib.Path(args.engine), bugs), None
+    else:
+        judged = judge_all(args.engine, [bugs[name] for name in names], args.flags, args.jobs)
     args.page.write_text(page(args.engine, judged), encoding="utf-8")
     found, shares = shortfalls(judged)
     print("\n".join(shares + found))

@@ -1,3 +1,5 @@
+#include <ATen/ATen.h>
+
 #include <string>
 
 #include "baselines/bug_table.h"

@@ -1,4 +1,6 @@
 // Tensors of layers that are wrong, in a wrong place or read in a wrong order.
+#include <ATen/ATen.h>
+
 #include <string>
 #include <utility>
 

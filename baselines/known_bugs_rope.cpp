@@ -1,4 +1,6 @@
 // RoPE and positions.
+#include <ATen/ATen.h>
+
 #include <cmath>
 #include <cstdint>
 #include <numbers>

@@ -1,4 +1,6 @@
 // Scores, masks, softmax, heads, and which KV rows are read.
+#include <ATen/ATen.h>
+
 #include <cmath>
 #include <cstdint>
 

@@ -1,4 +1,6 @@
 // Residual stream, what norms and MLP read, the MLP's product, and embedding and head.
+#include <ATen/ATen.h>
+
 #include <cmath>
 #include <string>
 #include <utility>
