@@ -33,6 +33,7 @@ Nvml::Nvml() {
   bind(power, "nvmlDeviceGetPowerUsage");
   bind(power_limit, "nvmlDeviceGetEnforcedPowerLimit");
   bind(default_power_limit, "nvmlDeviceGetPowerManagementDefaultLimit");
+  bind(use, "nvmlDeviceGetUtilizationRates");
   bind(compute_mode, "nvmlDeviceGetComputeMode");
   bind(throttle_reasons, "nvmlDeviceGetCurrentClocksEventReasons");
   // Drivers before 535 have the function under its older name.

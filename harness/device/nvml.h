@@ -30,6 +30,7 @@ class Nvml {
   Symbol<decltype(nvmlDeviceGetTemperature)> temperature;
   Symbol<decltype(nvmlDeviceGetTotalEnergyConsumption)> energy;
   Symbol<decltype(nvmlDeviceGetPowerUsage)> power, power_limit, default_power_limit;
+  Symbol<decltype(nvmlDeviceGetUtilizationRates)> use;
   Symbol<decltype(nvmlDeviceGetComputeMode)> compute_mode;
   Symbol<decltype(nvmlDeviceGetCurrentClocksEventReasons)> throttle_reasons;
   Symbol<decltype(nvmlDeviceGetEccMode)> ecc;

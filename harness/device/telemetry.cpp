@@ -54,14 +54,31 @@ void fold_energy(std::span<const CardReading> readings, Telemetry& sum) {
   sum.energy_ms = last_change->at_ms - first_change->at_ms;
 }
 
+// The card, where NVML knows it.
+std::optional<nvmlDevice_t> find_card(const Nvml* nvml, const std::string& pci_bus_id) {
+  nvmlDevice_t device{};
+  if (nvml == nullptr || !nvml->by_pci) return std::nullopt;
+  if (nvml->by_pci.call(pci_bus_id.c_str(), &device) != NVML_SUCCESS) return std::nullopt;
+  return device;
+}
+
 }  // namespace
+
+std::function<bool()> use_reader(const std::string& pci_bus_id) {
+  const Nvml* nvml = Nvml::get();
+  const std::optional<nvmlDevice_t> device = find_card(nvml, pci_bus_id);
+  if (!device || !nvml->use) return {};
+  return [nvml, device = *device] {
+    nvmlUtilization_t percent{};
+    return nvml->use.call(device, &percent) == NVML_SUCCESS && percent.gpu >= 99;
+  };
+}
 
 ReadCard card_reader(const std::string& pci_bus_id) {
   const Nvml* nvml = Nvml::get();
-  nvmlDevice_t device{};
-  if (nvml == nullptr || !nvml->by_pci) return {};
-  if (nvml->by_pci.call(pci_bus_id.c_str(), &device) != NVML_SUCCESS) return {};
-  return [nvml, device]() -> std::optional<CardReading> {
+  const std::optional<nvmlDevice_t> found = find_card(nvml, pci_bus_id);
+  if (!found) return {};
+  return [nvml, device = *found]() -> std::optional<CardReading> {
     using Clock = std::chrono::steady_clock;
     CardReading r;
     r.sm_clock_mhz = ask<double, unsigned int>(nvml->clock, 1, device, NVML_CLOCK_SM);

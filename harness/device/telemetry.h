@@ -25,6 +25,10 @@ using ReadCard = std::function<std::optional<CardReading>()>;
 // A reader of the card. pci_bus_id: as cudaDeviceGetPCIBusId() writes it. Null without NVML.
 ReadCard card_reader(const std::string& pci_bus_id);
 
+// Tells whether a kernel has run on the card during all of the driver's last sample period, up to a
+// second. Null without NVML.
+std::function<bool()> use_reader(const std::string& pci_bus_id);
+
 // Sums up the readings of one part, given in the order in which they were taken; nullopt without
 // readings. If the energy counter went back (the driver was loaded anew, or the counter wrapped),
 // the part has no energy.

@@ -72,9 +72,10 @@ class BlockRunner {
   }
 
  private:
-  // Blocks go on while any engine other than the ceiling is in the case.
+  // Blocks go on while any engine other than the ceiling is in the case, and any candidate.
   bool has_engines() const {
-    return std::any_of(engines_.begin(), engines_.end(),
+    return worth_timing(job_, engines_) &&
+           std::any_of(engines_.begin(), engines_.end(),
                        [](const Contestant* c) { return c->alive && !c->ceiling; });
   }
 
@@ -231,6 +232,7 @@ class BlockRunner {
     services_.watch_card(is_watched(job_.telemetry, block));
     for (size_t place = 0; place < order.size(); ++place) {
       Contestant& c = *engines_[static_cast<size_t>(order[place])];
+      if (!has_engines()) return;
       if (!c.alive) continue;
       check_stop();
       guard_engine(sink_, c, [&] {

@@ -45,20 +45,21 @@ class CaseFlow {
     if (job_.only) return repeat_one_step();
     const CaseReferences references = job_.judged ? take_judged() : judge_all();
     if (job_.whole_parity) return;
-    if (timed_engines().empty()) return;
+    if (!goes_on()) return;
     make_timed_engines();
     const TruthOf truth_of = truth_by_process(job_, weights_);
     const TimedTruth& truth = truth_of(0);
     sink_.send(TimedCheckChosen{
         truth.check(), sha256_hex(truth.prompt.data(), truth.prompt.size() * sizeof(int32_t))});
-    if (timed_engines().empty()) return;
+    if (!goes_on()) return;
     const auto open = [this](Contestant& c) { make_engine(c); };
     std::vector<TimedRun> runs = run_blocks(job_, services_, truth_of, weights_.config.shape.vocab,
                                             with_ceiling(timed_engines()), open, watch_, sink_);
     ceiling_.engine.reset();
     if (job_.ablations && !job_.one_at_a_time)
       run_ablations(job_, services_, living_candidates(), watch_, sink_);
-    trace_launches(job_, services_, truth, timed_engines(), open, watch_, sink_);
+    if (worth_timing(job_, timed_engines()))
+      trace_launches(job_, services_, truth, timed_engines(), open, watch_, sink_);
     // The timed engines have no more work: make room for the truth.
     close_engines([](const Contestant&) { return true; });
     const std::vector<WrongRun> wrong =
@@ -310,6 +311,16 @@ class CaseFlow {
     if (!job_.audited || job_.judged) return;
     weights_ = ModelWeights{};
     audit_candidates(job_, services_, living_candidates(), watch_, sink_);
+  }
+
+  // Whether there is anything to time; a baseline that is left alone is told why it is not timed.
+  bool goes_on() {
+    const std::vector<Contestant*> engines = timed_engines();
+    if (worth_timing(job_, engines)) return !engines.empty();
+    for (Contestant* c : engines)
+      send_verdict(sink_, c->name, c->verdict,
+                   "not timed: no candidate is left (--time-anyway times it nevertheless)");
+    return false;
   }
 
   template <typename Want>

@@ -35,6 +35,7 @@ struct CaseSettings {
   std::string only_prompt{};  // if set, only this prompt of the references is judged
   // What is timed, and how.
   std::vector<int32_t> ids;  // the timed prompt; empty: ids drawn from prompt_seed
+  bool time_anyway = false;  // times baselines also where no candidate is left
   double target_rel_ci = 0;  // 0 = off
   bool random_order = false;
   double confidence = 0.95;
@@ -95,6 +96,10 @@ inline std::vector<Flag<CaseSettings>> timing_flags() {
   using C = CaseSettings;
   return {
       ids_flag(),
+      flag("time-anyway",
+           "Time the baselines also where every candidate has failed. Without it nothing is timed "
+           "then.",
+           &C::time_anyway),
       flag("target-rel-ci X=off",
            "Add blocks until the half-width of the confidence interval is below this share of the "
            "mean.",

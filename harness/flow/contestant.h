@@ -1,6 +1,7 @@
 // An engine of a case: its roles, its verdict so far, and how its failures become events.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -22,6 +23,14 @@ struct Contestant : CaseEngine {
   EngineCapabilities can{};  // as the engine said when it was opened last
   Snapshot start;            // after the prefill of the timed prompt
 };
+
+// Whether the case goes on to be timed: times of the baselines alone answer nothing that was asked.
+inline bool worth_timing(const CaseJob& job, const std::vector<Contestant*>& engines) {
+  const auto asked = [](const CaseEngine& e) { return e.candidate; };
+  return job.time_anyway || std::none_of(job.engines.begin(), job.engines.end(), asked) ||
+         std::any_of(engines.begin(), engines.end(),
+                     [](const Contestant* c) { return c->candidate && c->alive; });
+}
 
 inline void send_verdict(EventSink& sink, const std::string& engine, Verdict verdict,
                          const std::string& reason) {

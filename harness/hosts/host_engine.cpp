@@ -15,6 +15,8 @@ namespace {
 constexpr double kOpenLimitS = 120, kCompilingOpenLimitS = 900;
 // CallLimit::expected_s of a prefill or decode: 10 x what its pace predicts, and at least 20 s.
 constexpr double kPaceFactor = 10, kLeastLimitS = 20;
+// Before a pace is known: a hundredth of 1 TB/s for the bytes that the call must move.
+constexpr double kSlowestBytesPerS = 1e10;
 
 WeightsPlace place_of(const ModelWeights& weights) {
   return {weights.folder.string(), weights.name, weights.lagset, weights.sha256,
@@ -29,14 +31,20 @@ double open_limit_s(const std::string& engine) {
 
 }  // namespace
 
-CallLimit HostEngine::Pace::limit(int units, double timeout_s) const {
-  if (seconds < 0) return {timeout_s, timeout_s};
-  const double predicted = kPaceFactor * seconds * units;
-  return {std::min(timeout_s, std::max(kLeastLimitS, predicted)), timeout_s};
+CallLimit HostEngine::limit_of(const Pace& pace, int units) const {
+  if (profiled_) return {timeout_s_, timeout_s_};
+  const bool known = pace.seconds >= 0;
+  const double predicted = units * (known ? kPaceFactor * pace.seconds
+                                          : static_cast<double>(bytes_) / kSlowestBytesPerS);
+  return {std::min(timeout_s_, std::max(kLeastLimitS, predicted)), timeout_s_,
+          known    ? Compiling::kNo
+          : first_ ? Compiling::kFirstCall
+                   : Compiling::kLaterCall};
 }
 
-void HostEngine::Pace::learn(const HostInterval& interval, int units) {
-  if (units > 0) seconds = std::max(seconds, interval.ms() / 1e3 / units);
+void HostEngine::learn(Pace& pace, int units) {
+  first_ = false;
+  if (units > 0) pace.seconds = std::max(pace.seconds, interval_.ms() / 1e3 / units);
 }
 
 HostEngine::HostEngine(std::shared_ptr<HostLink> link, const EngineRequest& request,
@@ -45,7 +53,8 @@ HostEngine::HostEngine(std::shared_ptr<HostLink> link, const EngineRequest& requ
       name_(request.name),
       vocab_(weights.config.shape.vocab),
       timeout_s_(timeout_s),
-      holdings_(2 * weights.config.shape.parameters(weights.config.tie_word_embeddings)) {
+      bytes_(2 * weights.config.shape.parameters(weights.config.tie_word_embeddings)),
+      holdings_(bytes_) {
   const ModelWeights shared = share_weights(weights);
   const auto begin = std::chrono::steady_clock::now();
   const double limit = open_limit_s(request.name);
@@ -83,10 +92,10 @@ void HostEngine::reset() {
 void HostEngine::prefill(std::span<const int32_t> ids) {
   std::memcpy(link_->arena().at_least(ids.size_bytes()), ids.data(), ids.size_bytes());
   const int count = static_cast<int>(ids.size());
-  const auto done = ask_host<Prefilled>(PrefillCall{opened_.engine, count},
-                                        prefill_pace_.limit(count, timeout_s_));
+  const auto done =
+      ask_host<Prefilled>(PrefillCall{opened_.engine, count}, limit_of(prefill_pace_, count));
   interval_ = done.interval;
-  prefill_pace_.learn(interval_, count);
+  learn(prefill_pace_, count);
 }
 
 std::vector<int32_t> HostEngine::decode(int n, const int32_t* forced, float* logits_out) {
@@ -109,10 +118,10 @@ std::vector<int32_t> HostEngine::decode(DecodeCall call, const int32_t* forced, 
   // The caller's values are copied to the arena and back, so that they survive if the engine writes
   // no logits.
   if (logits_out != nullptr) std::memcpy(memory + layout.logits, logits_out, logit_bytes);
-  const auto done = ask_host<Decoded>(call, decode_pace_.limit(steps, timeout_s_));
+  const auto done = ask_host<Decoded>(call, limit_of(decode_pace_, steps));
   interval_ = done.interval;
   times_ = done.times;
-  decode_pace_.learn(interval_, steps);
+  learn(decode_pace_, steps);
   if (logits_out != nullptr) std::memcpy(logits_out, memory + layout.logits, logit_bytes);
   // Ids beyond the n-th are not in the arena, and are returned as -1.
   std::vector<int32_t> ids(static_cast<size_t>(std::max(done.ids, 0)), -1);
@@ -122,7 +131,7 @@ std::vector<int32_t> HostEngine::decode(DecodeCall call, const int32_t* forced, 
 
 void HostEngine::label_next(const RangeLabel& label, bool under_profiler) {
   next_label_ = label;
-  if (under_profiler) decode_pace_ = {};
+  profiled_ = under_profiler;
 }
 
 void HostEngine::set_pending(int32_t id) {
@@ -135,9 +144,7 @@ void HostEngine::rewind(int position) {
 
 LaunchTrace HostEngine::trace(int n) {
   // Starting the recorder takes seconds.
-  CallLimit limit = decode_pace_.limit(n, timeout_s_);
-  limit.expected_s = timeout_s_;
-  return ask_host<Traced>(TraceCall{opened_.engine, n}, limit).trace;
+  return ask_host<Traced>(TraceCall{opened_.engine, n}, {timeout_s_, timeout_s_}).trace;
 }
 
 Snapshot HostEngine::save() {

@@ -65,9 +65,11 @@ class HostEngine final : public Engine {
   // The slowest time of a unit of work (a token, a prefilled id) so far; negative: none yet.
   struct Pace {
     double seconds = -1;
-    CallLimit limit(int units, double timeout_s) const;
-    void learn(const HostInterval& interval, int units);
   };
+  // The limit of a call with so many units of work: by its pace, or in the first such call by the bytes
+  // that each unit must move, the model's weights.
+  CallLimit limit_of(const Pace& pace, int units) const;
+  void learn(Pace& pace, int units);  // from interval_
 
   static constexpr double kSmallCallS = 60;  // limit of a call that neither prefills nor decodes
 
@@ -91,6 +93,9 @@ class HostEngine final : public Engine {
   HostInterval interval_;
   DecodeTimes times_;
   Pace decode_pace_, prefill_pace_;
+  bool first_ = true;      // no prefill or decode has returned yet
+  bool profiled_ = false;  // label_next()
+  const int64_t bytes_;    // of the model's weights
   Holdings holdings_;
   std::optional<RangeLabel> next_label_;
   mutable std::string phase_;  // holds the text that the last progress() refers to

@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "harness/flow/interrupt.h"
+#include "harness/hosts/call_watch.h"
 #include "harness/hosts/process_tree.h"
 #include "harness/measure/statistics.h"
 #include "references/base/error.h"
@@ -197,6 +198,7 @@ FromHost HostProcess::call(const ToHost& call, const CallLimit& limit,
 FromHost HostProcess::wait(const char* what, const CallLimit& limit,
                            const std::function<void(const std::string&)>& on_stage) {
   Running running;
+  CallWatch watch(tell_after_s);
   for (;;) {
     const FrameReader::Got got = answers_->read(kPollMs);
     if (got == FrameReader::Got::kEnd) died(what);
@@ -223,8 +225,10 @@ FromHost HostProcess::wait(const char* what, const CallLimit& limit,
     if (gone()) died(what);
     ask_progress(running);
     obey_interrupt(running, what);
+    if (const std::string so_far = watch.look(pid_, limit, card_busy); !so_far.empty())
+      on_wait(fmt::format("'{}' of {} takes {}{}", what, command_.holds, so_far, where()));
     const double waited = seconds_since(running.begin);
-    if (waited < limit.expected_s) continue;
+    if (waited - watch.excused_s() < limit.expected_s && waited < limit.longest_s) continue;
     const double still = std::min(kStandstillSeconds, limit.expected_s / 2);
     const bool moving = running.has_moved && seconds_since(running.moved) < still;
     if (moving && waited < limit.longest_s) continue;

@@ -168,6 +168,14 @@ EngineRequest HostServices::on_device(EngineRequest request) const {
   return request;
 }
 
+std::unique_ptr<Engine> HostServices::make_engine(const EngineRequest& request,
+                                                  const ModelWeights& weights) const {
+  // Found now, because no host can be asked which card it is while a call is awaited.
+  if (job_.cuda() && !hosts_.card_busy)
+    hosts_.card_busy = use_reader(card_of_job(job_, hosts_).value_or(DeviceInfo{}).pci_bus_id);
+  return hosts_.open(on_device(request), weights);
+}
+
 void HostServices::expect(const std::vector<std::string>& names) const {
   for (const std::string& name : names) hosts_.expect(name);
 }

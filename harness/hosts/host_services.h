@@ -38,9 +38,7 @@ class HostServices final : public FlowServices {
   std::vector<GreedyReference> references(const std::string& model_name) const override;
   std::optional<Ratchet> ratchet(const RatchetKey& key) const override;
   std::unique_ptr<Engine> make_engine(const EngineRequest& request,
-                                      const ModelWeights& weights) const override {
-    return hosts_.open(on_device(request), weights);
-  }
+                                      const ModelWeights& weights) const override;
   void expect(const std::vector<std::string>& names) const override;
   void end_process(const std::string& name) const override { hosts_.end_process(name); }
   EngineFacts facts(Engine& engine) const override;

@@ -74,6 +74,8 @@ std::shared_ptr<HostLink> Hosts::shared_link(const std::string& holds, HostKind 
     link = start_(kind, holds);
     link->on_traceback = [this, holds](const Failed& failed) { tracebacks_[holds] = failed; };
     link->on_hang = on_hang_;
+    link->on_wait = [this](const std::string& text) { on_wait(text); };
+    link->card_busy = [this] { return card_busy && card_busy(); };
   }
   return link;
 }

@@ -36,6 +36,10 @@ class Hosts {
       StartHost start, double timeout_s, OnHang on_hang = [](const HangReport&) {})
       : start_(std::move(start)), timeout_s_(timeout_s), on_hang_(std::move(on_hang)) {}
 
+  // Set before the first call of a host: HostLink::on_wait and HostLink::card_busy of all hosts.
+  std::function<void(const std::string&)> on_wait = [](const std::string&) {};
+  std::function<bool()> card_busy;  // may be unset
+
   // Starts the host of an engine without waiting for it.
   void expect(const std::string& engine);
   // Loads a model and shares its weights with the hosts. The last model's weights are kept, and

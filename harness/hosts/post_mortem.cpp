@@ -54,8 +54,8 @@ StackDump stacks_by(const std::string& tool, pid_t pid, const std::vector<std::s
 // hang.json of a run.
 class HangFile {
  public:
-  // Returns why the file could not be written, or an empty text.
-  std::string keep(const std::filesystem::path& folder, const HangReport& report) {
+  // Names the file in the report's line. Returns why the file could not be written, or an empty text.
+  std::string keep(const std::filesystem::path& folder, HangReport& report) {
     reports_.push_back(report);
     if (folder.empty()) return "";
     if (name_.empty()) {  // a resumed run keeps its folder's earlier file
@@ -72,6 +72,7 @@ class HangFile {
     } catch (const Error& error) {
       return error.what();
     }
+    report.line += "; see " + name_;
     return "";
   }
 
@@ -127,10 +128,9 @@ std::string HostProcess::post_mortem(const char* what, double seconds, bool kill
 
 OnHang keep_hangs(const std::filesystem::path& folder,
                   std::function<void(const std::string&)> say) {
-  return [&folder, say = std::move(say),
-          file = std::make_shared<HangFile>()](const HangReport& report) {
-    say(report.line);
+  return [&folder, say = std::move(say), file = std::make_shared<HangFile>()](HangReport& report) {
     const std::string lost = file->keep(folder, report);
+    say(report.line);
     if (!lost.empty()) say("warning: the post-mortem is not kept: " + lost);
   };
 }

@@ -190,7 +190,7 @@ void aggregate_engine(CaseReport& c, EngineReport& e, double confidence, uint64_
     const std::string why = e.reasons.empty() ? std::string() : ": " + e.reasons.front();
     withhold(e, std::string(verdict_name(e.verdict)) + why);
   } else if (e.samples.empty()) {
-    withhold(e, "no samples were taken");
+    withhold(e, e.reasons.empty() ? "no samples were taken" : e.reasons.front());
   } else if (is_unscored(e)) {
     withhold(e, kUnscored);
   } else {

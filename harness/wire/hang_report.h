@@ -38,7 +38,7 @@ struct HangReport {
   }
 };
 
-using OnHang = std::function<void(const HangReport&)>;
+using OnHang = std::function<void(HangReport&)>;  // may add to its line
 
 // Fills in `finding` and `line` from `told`.
 void explain_hang(HangReport& report);

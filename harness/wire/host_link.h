@@ -12,10 +12,16 @@
 
 namespace mkbench {
 
+// Whether code may be compiled during a call, which takes its own time: in an engine's first call, and
+// in a later one as long as the card is idle.
+enum class Compiling { kNo, kFirstCall, kLaterCall };
+
 // How long one call may take, in seconds.
 struct CallLimit {
   double expected_s = 300;  // from then on the call must show progress
   double longest_s = 300;   // ends the call even while it shows progress
+  // While the host computes and code may be compiled, the time does not count for expected_s.
+  Compiling compiling = Compiling::kNo;
 };
 
 // Limits of a question that loads nothing: 60 s, even if the driver hangs at its first call.
@@ -30,6 +36,13 @@ class HostLink {
 
   // Called for every call that stood still. If its host is then killed, this is called first.
   OnHang on_hang = [](const HangReport&) {};
+
+  // Whether the run's card works without a pause; false if that is not known.
+  std::function<bool()> card_busy = [] { return false; };
+  // Called with a line about what is waited for when a call has taken tell_after_s, and whenever that
+  // time has doubled.
+  std::function<void(const std::string&)> on_wait = [](const std::string&) {};
+  double tell_after_s = 10;
 
   // Makes a call and returns its answer. An answer Failed is thrown as an Error of its kind, which
   // may be kHang, and the host stays usable. StageTold goes to `on_stage`. After any other

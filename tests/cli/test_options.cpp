@@ -31,6 +31,7 @@ TEST_CASE("an empty command line is the main job with the documented defaults") 
   CHECK_FALSE(o.processes.has_value());
   CHECK(o.max_blocks == 30);
   CHECK(o.target_rel_ci == 0);
+  CHECK_FALSE(o.time_anyway);
   CHECK_FALSE(o.warmup.has_value());
   CHECK_FALSE(o.random_order);
   CHECK(o.seed == 1);
@@ -71,6 +72,7 @@ TEST_CASE("every flag reaches its option") {
                                      "5",
                                      "--target-rel-ci",
                                      "0.01",
+                                     "--time-anyway",
                                      "--warmup",
                                      "0",
                                      "--order",
@@ -112,6 +114,7 @@ TEST_CASE("every flag reaches its option") {
   CHECK(o.blocks == 3);
   CHECK(o.max_blocks == 5);
   CHECK(o.target_rel_ci == 0.01);
+  CHECK(o.time_anyway);
   CHECK(o.warmup == 0);
   CHECK(o.random_order);
   CHECK(o.seed == 18446744073709551615ull);

@@ -63,6 +63,19 @@ TEST_CASE("a card tells bus width, clocks and which of them are set") {
   CHECK_FALSE(read_gpu_state("00000000:99:00.0").memory_bus_bits);
 }
 
+TEST_CASE("a card is busy where kernels fill the driver's whole sample period") {
+  FakeCard fake;
+  const std::function<bool()> busy = use_reader(kFakeCard);
+  REQUIRE(busy);
+  for (const unsigned percent : {98U, 99U, 100U}) {
+    fake.card.use_percent = percent;
+    CHECK(busy() == (percent >= 99));
+  }
+  fake.card.use_percent.reset();
+  CHECK_FALSE(busy());
+  CHECK_FALSE(use_reader("00000000:99:00.0"));
+}
+
 TEST_CASE("one reading has clocks, reasons, power, temperature and energy") {
   FakeCard fake;
   fake.card.reasons = kPowerCap;

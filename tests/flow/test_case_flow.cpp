@@ -65,6 +65,7 @@ TEST_CASE("blocks hold every engine once, in ABBA order, and the baseline is gat
 
 TEST_CASE("a wrong token in the gate is FAIL_TOKEN; the kernel gets no times, the baseline does") {
   Bench bench;
+  bench.job.time_anyway = true;
   bench.scripts["kernel"].wrong = [](int, int position) { return position == 5; };
   const CaseReport c = bench.run();
   CHECK(engine_of(c, "kernel").verdict == Verdict::kFailToken);
@@ -72,6 +73,39 @@ TEST_CASE("a wrong token in the gate is FAIL_TOKEN; the kernel gets no times, th
   CHECK_FALSE(engine_of(c, "kernel").ms_per_tok.has_value());
   CHECK(engine_of(c, "eager").verdict == Verdict::kPass);
   CHECK(engine_of(c, "eager").samples.size() == 3);
+}
+
+TEST_CASE("where no candidate is left, nothing is timed unless it is asked for") {
+  for (const bool anyway : {false, true}) {
+    for (const bool in_gate : {true, false}) {
+      Bench bench;
+      bench.job.time_anyway = anyway;
+      bench.add_ceiling();
+      // Decodes 1 and 2 are the gate's, 3 is the warm-up, 4 the first sample.
+      bench.scripts["kernel"].before = [=](int decode) {
+        if (decode == (in_gate ? 2 : 4)) throw Error(ErrorKind::kHang, "no progress");
+      };
+      const CaseReport c = bench.run();
+      const EngineReport& eager = engine_of(c, "eager");
+      INFO(anyway << in_gate << testing::reason_of(engine_of(c, "kernel")));
+      CHECK(engine_of(c, "kernel").verdict == Verdict::kHang);
+      CHECK(eager.verdict == Verdict::kPass);
+      // In the first block eager comes before the kernel.
+      const size_t before = in_gate ? 0 : 1;
+      CHECK(eager.samples.size() == (anyway ? 3 : before));
+      CHECK(c.ceiling.samples.size() == (anyway ? 3 : 0));
+      CHECK(holds(eager.times_withheld, "not timed: no candidate is left (--time-anyway") ==
+            (in_gate && !anyway));
+    }
+  }
+  Bench two;  // another candidate goes on
+  two.job.engines.push_back({.name = "other", .asked = "other", .candidate = true});
+  two.scripts["kernel"].wrong = [](int, int position) { return position == 5; };
+  const CaseReport c = two.run();
+  CHECK((engine_of(c, "eager").samples.size() == 3 && engine_of(c, "other").samples.size() == 3));
+  Bench baselines;  // no candidate was asked for
+  baselines.job.engines.pop_back();
+  CHECK(engine_of(baselines.run(), "eager").samples.size() == 3);
 }
 
 TEST_CASE("a kernel that goes wrong only under the clock is caught by its receipts") {
@@ -193,6 +227,7 @@ TEST_CASE("an exception of an engine becomes the verdict of that engine, and cos
         Row{4, error(ErrorKind::kCuda), Verdict::kCudaError}}) {
     INFO(verdict_name(row.verdict));
     Bench bench;
+    bench.job.time_anyway = true;
     bench.scripts["kernel"].device = "cuda:0 Some GPU";
     bench.scripts["kernel"].before = [&](int decode) {
       if (decode == row.decode) std::rethrow_exception(row.thrown);

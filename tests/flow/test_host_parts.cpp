@@ -156,6 +156,7 @@ TEST_CASE(
 
 TEST_CASE("an engine that leaves work behind leaves the case, with the other one's samples kept") {
   Bench bench;
+  bench.job.time_anyway = true;
   int turns = 0;
   bench.services.end_turn = [&](Engine& engine) {
     // Turns 1 and 2 end the gate and the warm-up.
@@ -283,6 +284,7 @@ TEST_CASE("the stages of a case are told in their order, with their counts") {
               "; ablations without waits kernel; ablations without loads kernel; scoring"));
   // A wrong step is localised right after it was found: in the gate, under the clock, in the sweep.
   Bench gate, timed, swept;
+  gate.job.time_anyway = true;
   gate.scripts["kernel"].wrong = [](int, int position) { return position == 5; };
   CHECK(
       holds(stages_of(gate),

@@ -44,7 +44,8 @@ class HangTest(HostsTest):
     def run_it(self, *args, files=True):
         if self.references is None:
             self.references = self.short_reference(prompts=("corpus-1", "other-2"))
-        process = self.start("--model", "tiny", "-n", "7", "--blocks", "3", "--reference", self.references, *args)
+        process = self.start("--model", "tiny", "-n", "7", "--blocks", "3", "--time-anyway", "--reference", self.references,
+                             *args)
         _, stderr = process.communicate(timeout=100)
         self.assertEqual(process.returncode, 7, stderr)
         self.assert_nothing_left(files)

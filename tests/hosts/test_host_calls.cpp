@@ -70,7 +70,7 @@ TEST_CASE("a call's limit is ten times the slowest pace so far, between 20 s and
       return prefills ? bench.prefill(static_cast<size_t>(n)) : bench.decode(n);
     };
     bench.answer_decodes(1);
-    CHECK(call(10).expected_s == 300);  // no pace is known yet
+    CHECK(call(10).expected_s == 20);  // no pace is known yet
     CHECK(call(10).expected_s == 20);
     CHECK(call(50).expected_s == 50);  // 10 * 0.1 s * 50
     CHECK(call(50).longest_s == 300);
@@ -85,12 +85,27 @@ TEST_CASE("a call's limit is ten times the slowest pace so far, between 20 s and
   Bench apart;  // prefill and decode each have a pace of their own
   apart.answer_decodes(4);
   apart.prefill(10);
-  CHECK(apart.decode(10).expected_s == 300);
+  CHECK(apart.decode(10).expected_s == 20);
   Bench brief(5);
   brief.answer_decodes(1);
   CHECK(brief.decode(10).expected_s == 5);
   CHECK(brief.decode(10).expected_s == 5);
   CHECK(brief.decode(10).longest_s == 5);
+}
+
+TEST_CASE("before a pace is known, a call's limit is a second for 10 GB of weights") {
+  const ModelConfig& config = odd_weights().config;
+  const double bytes = 2 * static_cast<double>(config.shape.parameters(config.tie_word_embeddings));
+  const auto units = static_cast<int>(25 * 1e10 / bytes);
+  Bench bench;
+  const CallLimit first = bench.prefill(static_cast<size_t>(units));
+  CHECK(first.expected_s == Approx(25).epsilon(1e-4));
+  CHECK((first.longest_s == 300 && first.compiling == Compiling::kFirstCall));
+  const CallLimit later = bench.decode(1);  // of a pace of its own, which is not known yet
+  CHECK((later.expected_s == 20 && later.compiling == Compiling::kLaterCall));
+  CHECK(bench.decode(1).compiling == Compiling::kNo);
+  bench.engine.label_next({}, true);  // a profiler makes calls slower than their pace
+  CHECK(bench.decode(1).expected_s == 300);
 }
 
 TEST_CASE("opening may take two minutes, or --timeout where that is longer") {

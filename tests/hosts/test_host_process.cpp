@@ -185,6 +185,54 @@ TEST_CASE("a silent call is a hang at its limit, with the place that the host to
   }
 }
 
+TEST_CASE("a call that may compile goes on while its processes compute, at most to its end") {
+  const std::string compute = "end = time.time() + 2.5\nwhile time.time() < end: pass\n";
+  const std::string in_child =
+      "subprocess.run([sys.executable, '-c', '''import time\n" + compute + "'''])\n";
+  struct Row {
+    std::string work;
+    Compiling compiling;
+    bool busy, goes_on;
+  };
+  const Row rows[] = {{compute, Compiling::kFirstCall, true, true},
+                      {compute, Compiling::kLaterCall, false, true},
+                      {in_child, Compiling::kLaterCall, false, true},
+                      {compute, Compiling::kLaterCall, true, false},
+                      {compute, Compiling::kNo, false, false},
+                      {"time.sleep(1000)\n", Compiling::kFirstCall, false, false}};
+  for (const Row& row : rows) {
+    INFO(row.work << static_cast<int>(row.compiling) << row.busy);
+    ScriptHost host(in_call(row.work + "ok(5)\nserve()"));
+    host.process.card_busy = [&] { return row.busy; };
+    host.process.facts();
+    const CallLimit limit{1.5, 60, row.compiling};
+    if (row.goes_on) {
+      CHECK(position_of(host.process, limit) == 5);
+    } else {
+      const Failure failure = failure_of(host.process, limit);
+      CHECK(failure.kind == ErrorKind::kHang);
+      CHECK(failure.seconds < 20);
+    }
+  }
+  ScriptHost endless(in_call("while True: pass"));
+  endless.process.facts();
+  CHECK(failure_of(endless.process, {0.5, 2, Compiling::kFirstCall}).kind == ErrorKind::kHang);
+}
+
+TEST_CASE("a call that takes long is told again and again, with what is waited for") {
+  std::vector<std::string> told;
+  ScriptHost host("answer_progress(lambda: (12, -1, ''))\n" + in_call("time.sleep(1000)"));
+  host.process.on_wait = [&](const std::string& text) { told.push_back(text); };
+  host.process.tell_after_s = 1;
+  host.process.facts();
+  failure_of(host.process, {4.5, 60});
+  REQUIRE(told.size() >= 2);
+  CHECK_THAT(told[0], ContainsText("'finish' of ") &&
+                          ContainsText(" takes 1 s so far (its process is idle), and at most 4 s"));
+  CHECK_THAT(told[0], ContainsText(", position 12"));
+  CHECK_THAT(told[1], ContainsText(" takes 2 s so far"));
+}
+
 TEST_CASE("a call that moves goes on beyond its limit, to the end of all time at most") {
   const std::string moving =
       "start = time.time()\n"

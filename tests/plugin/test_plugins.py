@@ -170,7 +170,7 @@ class Broken(PluginTest):
         engine = self.check("naive_cpu_hang", "HANG", 7, "no progress for ", "--timeout", "4")
         self.assertRegex(engine["reasons"][0], r"killed [4-9]\.\d s after 'decode' began, position 16; "
                                               r"HANG: 'decode' of .*naive_cpu_hang\.so does not return after 0 launches, "
-                                              r"its progress word says position 16$")
+                                              r"its progress word says position 16; see hang\.json$")
 
     def test_many_in_one_run(self):
         """Each engine is judged by itself, and the intact one among them is timed."""

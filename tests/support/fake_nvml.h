@@ -12,6 +12,7 @@ struct FakeNvml {
   std::atomic<bool> answers = true;  // false: every getter fails
   std::optional<unsigned> application_clock_mhz = 1980, default_clock_mhz = 1980;
   std::optional<unsigned> bus_bits = 5120;
+  std::optional<unsigned> use_percent = 100;
   bool counts_energy = true;
   std::atomic<unsigned long long> millijoules = 1'000'000;
   std::atomic<unsigned long long> millijoules_a_reading = 0;

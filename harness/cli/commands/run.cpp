@@ -60,7 +60,9 @@ class Run {
         hosts_(invocation.start_host, settings.timeout_s, on_hang_),
         outlook_(hosts_, begin_, settings.timeout_s),
         baselines_(settings, settings.builds, settings.format == "md"),
-        progress_(settings.quiet, settings.verbose) {}
+        progress_(settings.quiet, settings.verbose) {
+    if (!settings.quiet) hosts_.on_wait = [this](const std::string& text) { say(text); };
+  }
 
   int execute() {
     remove_stale_snapshots();
