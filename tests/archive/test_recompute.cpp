@@ -141,6 +141,7 @@ const std::map<std::string, std::string> kInputs = {
     {"cases[].engines[].timed_processes[].open_ms", "of the process"},
     {"cases[].engines[].timed_processes[].pid", "of the process"},
     {"cases[].engines[].timed_processes[].start_ms", "of the process"},
+    {"cases[].model.generator", "of the build"},
     {"cases[].model.rope_theta", "from the model's config"},
 };
 
