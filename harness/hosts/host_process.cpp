@@ -18,7 +18,7 @@
 #include <utility>
 
 #include "harness/flow/interrupt.h"
-#include "harness/hosts/process_tree.h"
+#include "harness/device/process_tree.h"
 #include "harness/measure/statistics.h"
 #include "references/base/error.h"
 #include "references/base/regular_file.h"
