@@ -13,7 +13,7 @@
 
 #include "harness/cli/command_line.h"
 #include "harness/flow/interrupt.h"
-#include "harness/hosts/process_tree.h"
+#include "harness/device/process_tree.h"
 #include "harness/report/known_errors.h"
 #include "harness/report/verdict.h"
 #include "references/base/data_root.h"

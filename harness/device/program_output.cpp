@@ -16,6 +16,8 @@
 #include <string_view>
 #include <system_error>
 
+#include "harness/device/process_tree.h"
+
 namespace mkbench {
 namespace {
 
@@ -80,7 +82,7 @@ ProgramOutput program_output(const std::vector<std::string>& command, const Outp
   ProgramOutput output;
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return output;
-  const pid_t child = fork();
+  const pid_t child = fork_known();  // an ending host does not take it for its own
   if (child == 0) become(words.data(), ends[1], limited);
   close(ends[1]);
   if (child > 0) {
@@ -94,6 +96,7 @@ ProgramOutput program_output(const std::vector<std::string>& command, const Outp
     }
     while (waitpid(child, &output.end, 0) < 0 && errno == EINTR) {
     }
+    forget_known(child);
   }
   close(ends[0]);
   return output;

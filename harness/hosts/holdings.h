@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/hosts/process_tree.h"
+#include "harness/device/process_tree.h"
 
 namespace mkbench {
 

@@ -17,9 +17,9 @@
 #include <thread>
 #include <utility>
 
+#include "harness/device/process_tree.h"
 #include "harness/flow/interrupt.h"
 #include "harness/hosts/call_watch.h"
-#include "harness/hosts/process_tree.h"
 #include "harness/measure/statistics.h"
 #include "references/base/error.h"
 #include "references/base/regular_file.h"

@@ -5,8 +5,8 @@
 #include <chrono>
 #include <thread>
 
+#include "harness/device/process_tree.h"
 #include "harness/hosts/hosts.h"
-#include "harness/hosts/process_tree.h"
 #include "references/base/error.h"
 #include "references/base/one_line.h"
 
@@ -144,8 +144,10 @@ std::string Hosts::end_for_work(const std::vector<std::string>& suspects, const 
     }
     if (link != nullptr) ended.push_back(link);
   }
-  const std::string why = fmt::format("another process uses the card{}: {}, also when {} had ended",
-                                      foreign, found, names.empty() ? "all engines" : names);
+  const std::string why = fmt::format(
+      "another process uses the card{}: {}, also when {} had ended; wait for its end (nvidia-smi "
+      "lists it)",
+      foreign, found, names.empty() ? "all engines" : names);
   for (const auto& link : ended) link->end(ErrorKind::kEnvUnfit, why);
   throw Error(ErrorKind::kEnvUnfit, why);
 }

@@ -3,12 +3,16 @@
 
 #include <algorithm>
 #include <csignal>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <map>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "harness/device/program_output.h"
 #include "harness/hosts/hosts.h"
 #include "references/base/data_root.h"
 #include "references/base/error.h"
@@ -94,6 +98,20 @@ TEST_CASE("what a host has put into a session of its own is told once") {
   const std::vector<std::string> told = hosts.take_strays();
   REQUIRE(told.size() == 1);
   CHECK_THAT(told[0], ContainsText("the host of ring has process "));
+}
+
+TEST_CASE("the end of a host leaves the programs alone that its parent runs") {
+  const std::filesystem::path begun = testing::new_path(), ended = testing::new_path();
+  const std::string script = "touch " + begun.string() + "; while [ ! -e " + ended.string() +
+                             " ]; do sleep 0.01; done; echo whole";
+  ProgramOutput output;
+  std::thread runs([&] { output = program_output({"sh", "-c", script}, {.seconds = 60}); });
+  while (!std::filesystem::exists(begun)) usleep(1000);
+  { const testing::ScriptHost host("hello()\nserve()"); }
+  std::ofstream(ended) << "now";
+  runs.join();
+  CHECK(output.text == "whole\n");
+  for (const auto& path : {begun, ended}) std::filesystem::remove(path);
 }
 
 TEST_CASE("a turn stops every other host, and flushes in the engine's own") {

@@ -87,7 +87,7 @@ inline Report sound_report() {
       {"confidence", option("0.95")}, {"seed", option("1")}, {"order", option("abba")}};
   r.meta["prompt_seed"] = kPromptSeed;
   r.environment["gpu"]["l2_bytes"] = 50'000'000;
-  r.environment["gpu"]["pin_gb_per_s"] = 3352.0;
+  r.environment["gpu"]["pin_gb_per_s"] = 1600.0;
   r.calibration["clock"] = {{"half_width", 0.008},
                             {"margin", 0.012},
                             {"alpha", 0.05},

@@ -1,4 +1,4 @@
-#include "harness/hosts/process_tree.h"
+#include "harness/device/process_tree.h"
 
 #include <sys/wait.h>
 #include <unistd.h>

@@ -36,9 +36,8 @@ void end_children(const std::function<bool(const ProcessSeen&)>& spare,
 // fork() for a child that end_orphans() spares until it is forgotten.
 pid_t fork_known();
 void forget_known(pid_t pid);
-// end_children() for what dead hosts have left to this process. Also spares children that this
-// process had before the first fork_known(), and the programs that it runs itself: these are in its
-// own group.
+// end_children() for what hosts that have ended leave to this process. Also spares the children
+// that this process had before the first fork_known(), and those in its own group.
 void end_orphans(std::chrono::duration<double> longest);
 
 // How many processes the kernel has killed for lack of memory: in this container if /sys/fs/cgroup
