@@ -12,8 +12,8 @@
 #include <cstring>
 
 #include "harness/cli/command_line.h"
-#include "harness/flow/interrupt.h"
 #include "harness/device/process_tree.h"
+#include "harness/flow/interrupt.h"
 #include "harness/report/known_errors.h"
 #include "harness/report/verdict.h"
 #include "references/base/data_root.h"

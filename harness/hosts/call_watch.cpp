@@ -7,6 +7,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "harness/device/process_tree.h"
 #include "harness/hosts/host_process.h"
 
 namespace mkbench {

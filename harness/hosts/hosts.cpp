@@ -10,9 +10,9 @@
 #include <utility>
 
 #include "harness/device/host_machine.h"
+#include "harness/device/process_tree.h"
 #include "harness/device/program_output.h"
 #include "harness/hosts/host_process.h"
-#include "harness/device/process_tree.h"
 #include "harness/wire/build_id.h"
 #include "references/base/data_root.h"
 #include "references/base/error.h"

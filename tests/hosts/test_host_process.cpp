@@ -26,42 +26,15 @@ namespace mkbench {
 namespace {
 
 using testing::comes_to;
-using testing::in_child;
+using testing::Failure;
+using testing::failure_of;
+using testing::in_call;
 using testing::is_gone;
+using testing::kAmple;
 using testing::new_path;
+using testing::position_of;
 using testing::ScriptHost;
 using testing::state_of;
-
-// Says hello, and does `body` in the first call.
-std::string in_call(const std::string& body) { return "hello()\nnext_call()\n" + body; }
-
-constexpr CallLimit kAmple{60, 60};
-
-int position_of(HostLink& link, const CallLimit& limit = kAmple) {
-  return ask<Answered>(link, FinishCall{}, limit).state.position;
-}
-
-struct Failure {
-  ErrorKind kind;
-  std::string text;
-  double seconds;
-};
-
-Failure failure_of(const std::function<void()>& work) {
-  const auto begin = std::chrono::steady_clock::now();
-  try {
-    work();
-  } catch (const Error& error) {
-    const std::chrono::duration<double> s = std::chrono::steady_clock::now() - begin;
-    return {error.kind(), error.what(), s.count()};
-  }
-  FAIL("nothing was thrown");
-  return {};
-}
-
-Failure failure_of(HostLink& link, const CallLimit& limit = kAmple) {
-  return failure_of([&] { position_of(link, limit); });
-}
 
 size_t open_descriptors() {
   const std::filesystem::directory_iterator entries("/proc/self/fd");
@@ -447,45 +420,6 @@ TEST_CASE("hosts start side by side: the second does not wait for the first") {
   CHECK(position_of(first.process) == 1);
   CHECK(position_of(second.process) == 2);
   CHECK(std::filesystem::remove(met));
-}
-
-TEST_CASE("after one Ctrl-C a call may end, after two its host is killed") {
-  const int code = in_child([] {
-    install_interrupt_handlers();
-    ScriptHost host("hello()\nnext_call()\ntime.sleep(0.5)\nok(4)\nnext_call()\ntime.sleep(1000)");
-    host.process.facts();
-    raise(SIGINT);
-    if (position_of(host.process) != 4) return 1;
-    const pid_t pid = host.process.pid();
-    raise(SIGINT);
-    const auto begin = std::chrono::steady_clock::now();
-    try {
-      position_of(host.process);
-      return 2;
-    } catch (const Interrupted&) {
-    }
-    if (std::chrono::steady_clock::now() - begin > std::chrono::seconds(10)) return 5;
-    if (host.process.alive() || !is_gone(pid)) return 3;
-    return failure_of(host.process).text.find("after Ctrl-C") != std::string::npos ? 0 : 4;
-  });
-  CHECK(code == 0);
-}
-
-TEST_CASE("a host does not outlive a parent that is killed") {
-  int ends[2];
-  REQUIRE(pipe(ends) == 0);
-  const int code = in_child([&] {
-    auto* host = new ScriptHost(in_call("ok()\ntime.sleep(1000)"));
-    position_of(host->process);
-    const pid_t pid = host->process.pid();
-    return write(ends[1], &pid, sizeof pid) == sizeof pid ? 0 : 1;
-  });
-  CHECK(code == 0);
-  pid_t pid = 0;
-  REQUIRE(read(ends[0], &pid, sizeof pid) == sizeof pid);
-  close(ends[0]);
-  close(ends[1]);
-  CHECK(is_gone(pid));
 }
 
 }  // namespace

@@ -4,11 +4,15 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <string>
 
 #include "harness/hosts/host_process.h"
+#include "references/base/error.h"
+#include "tests/support/catch2.h"
 
 namespace mkbench::testing {
 
@@ -83,5 +87,36 @@ struct ScriptHost {
   HostProcess process;
   explicit ScriptHost(const std::string& body) : script(body), process(script.command()) {}
 };
+
+// Says hello, and does `body` in the first call.
+inline std::string in_call(const std::string& body) { return "hello()\nnext_call()\n" + body; }
+
+inline constexpr CallLimit kAmple{60, 60};
+
+inline int position_of(HostLink& link, const CallLimit& limit = kAmple) {
+  return ask<Answered>(link, FinishCall{}, limit).state.position;
+}
+
+struct Failure {
+  ErrorKind kind;
+  std::string text;
+  double seconds;
+};
+
+inline Failure failure_of(const std::function<void()>& work) {
+  const auto begin = std::chrono::steady_clock::now();
+  try {
+    work();
+  } catch (const Error& error) {
+    const std::chrono::duration<double> s = std::chrono::steady_clock::now() - begin;
+    return {error.kind(), error.what(), s.count()};
+  }
+  FAIL("nothing was thrown");
+  return {};
+}
+
+inline Failure failure_of(HostLink& link, const CallLimit& limit = kAmple) {
+  return failure_of([&] { position_of(link, limit); });
+}
 
 }  // namespace mkbench::testing

@@ -9,7 +9,9 @@
 #include <system_error>
 
 #include "harness/cli/progress.h"
+#include "harness/report/known_errors.h"
 #include "harness/report/render.h"
+#include "harness/report/verdict.h"
 
 namespace mkbench {
 namespace {
@@ -23,6 +25,15 @@ bool asks_for_tables(const RunSettings& settings) {
 bool prints_whole(const RunSettings& settings) {
   return settings.format != "md" || settings.verbose || settings.whole_parity ||
          asks_for_tables(settings);
+}
+
+std::vector<std::string> last_lines(const Report& report, bool told) {
+  std::vector<std::string> lines = advice_lines(report.reasons);
+  std::string why = named_bug(report);
+  if (why.empty() && !told && !report.reasons.empty()) why = report.reasons.front();
+  lines.push_back(fmt::format("{} (exit code {}){}", verdict_name(report.verdict), report.exit_code,
+                              why.empty() ? "" : ": " + why));
+  return lines;
 }
 
 std::string print_results(const Report& report, const RunSettings& settings, bool whole,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "harness/cli/run_settings.h"
 #include "harness/report/report.h"
@@ -15,5 +16,9 @@ bool prints_whole(const RunSettings& settings);
 // `page`: the file that holds what one screen leaves out.
 std::string print_results(const Report& report, const RunSettings& settings, bool whole,
                           double seconds, const std::string& page);
+
+// What stderr ends with where a run fails: advice, verdict, and why, unless that was `told` and no known
+// bug explains it.
+std::vector<std::string> last_lines(const Report& report, bool told);
 
 }  // namespace mkbench

@@ -32,7 +32,6 @@
 #include "harness/judge/conclude.h"
 #include "harness/judge/share.h"
 #include "harness/report/junit.h"
-#include "harness/report/known_errors.h"
 #include "harness/report/readings.h"
 #include "harness/report/render.h"
 #include "harness/report/report.h"
@@ -361,13 +360,8 @@ class Run {
     if (unwritten.empty()) picture();
     if (!settings_.quiet && !outlook_.cases().empty()) say(outlook_.result());
     if (report_.exit_code != 0) {
-      for (const std::string& advice : advice_lines(report_.reasons)) say(advice);
-      const bool told = report_.reasons.empty() ||
-                        (unread.empty() && settings_.format == "md" && parity_tells_first(report_));
-      std::string why = named_bug(report_);
-      if (why.empty() && !told) why = report_.reasons.front();
-      say(fmt::format("{} (exit code {}){}", verdict_name(report_.verdict), report_.exit_code,
-                      why.empty() ? "" : ": " + why));
+      const bool told = unread.empty() && settings_.format == "md" && parity_tells_first(report_);
+      for (const std::string& line : last_lines(report_, told)) say(line);
     }
     if (!unread.empty()) {
       say(fmt::format("error: cannot write the results to standard output: {}; {}", unread,
