@@ -32,7 +32,7 @@ bool one_step_shows(const ParityReport& report) {
     case Verdict::kFailSelf:
       return true;
     case Verdict::kNondeterministic:
-      return report.suspect_is_free;
+      return report.suspect_is_free || report.wrong > 0;
     default:
       return false;
   }

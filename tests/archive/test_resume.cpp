@@ -53,7 +53,7 @@ struct InterruptedRun {
     left.finish(true);
     left.report().interrupted = true;
     left.report().weights_sha256 = "not compared";
-    left.report().memory = memory_bound(kQwen3_0_6B, 64, kTokens, 0, 3352, 50'000'000);
+    left.report().memory = memory_bound(kQwen3_0_6B, 64, kTokens, 0, 1600, 50'000'000);
     report.cases.push_back(left.report());
     sum_up(report, report.cases[1]);
     end(true);
