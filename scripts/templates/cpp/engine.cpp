@@ -15,7 +15,8 @@
 using Bf16 = __nv_bfloat16;
 #else
 #include <cstring>
-using Bf16 = uint16_t;  // the upper half of a float's bits: widen() and narrow() convert
+using Bf16 =
+    uint16_t;  // the upper half of a float's bits: bf16_to_float() and float_to_bf16() convert
 #endif
 
 #include "step_engine.h"
@@ -23,7 +24,7 @@ using Bf16 = uint16_t;  // the upper half of a float's bits: widen() and narrow(
 namespace {
 
 #ifndef __CUDACC__
-inline float widen(Bf16 x) {
+inline float bf16_to_float(Bf16 x) {
   const uint32_t bits = uint32_t{x} << 16;
   float value;
   std::memcpy(&value, &bits, sizeof value);
@@ -31,7 +32,7 @@ inline float widen(Bf16 x) {
 }
 
 // Rounds to the nearest, ties to even; x must not be NaN.
-inline Bf16 narrow(float x) {
+inline Bf16 float_to_bf16(float x) {
   uint32_t bits;
   std::memcpy(&bits, &x, sizeof bits);
   return static_cast<Bf16>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
