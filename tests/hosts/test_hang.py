@@ -57,7 +57,7 @@ class HangTest(HostsTest):
         self.assertEqual(told["schema"]["id"], "mkbench.hang")
         self.assertEqual(len(told["hangs"]), 1)
         hang = told["hangs"][0]
-        self.assertIn(f"mkbench: {hang['line']}\n", stderr)
+        self.assertIn(f"mkbench: {hang['line']}; see hang.json\n", stderr)
         self.assertIn(hang["line"], self.engine(self.report(), hang["engine"])["reasons"][0])
         return hang
 
