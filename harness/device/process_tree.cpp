@@ -41,7 +41,8 @@ KnownChildren& known_children() {
   return known;
 }
 
-// pid 0: there is no such process.
+}  // namespace
+
 ProcessSeen process_of(pid_t pid) {
   ProcessSeen seen;
   std::string stat;
@@ -50,7 +51,14 @@ ProcessSeen process_of(pid_t pid) {
   const size_t name = stat.find('('), after = stat.rfind(')');
   if (name == std::string::npos || after == std::string::npos) return seen;
   pid_t parent = 0;
-  std::istringstream(stat.substr(after + 1)) >> seen.state >> parent >> seen.group >> seen.session;
+  std::istringstream fields(stat.substr(after + 1));
+  fields >> seen.state >> parent >> seen.group >> seen.session;
+  // The state is field 3, the times are fields 14 to 17.
+  std::string skipped;
+  for (int field = 7; field < 14; ++field) fields >> skipped;
+  double ticks = 0, one = 0;
+  for (int field = 14; field <= 17 && fields >> one; ++field) ticks += one;
+  seen.cpu_s = ticks / static_cast<double>(sysconf(_SC_CLK_TCK));
   seen.pid = pid;
   std::ifstream words(folder_of(pid) / "cmdline", std::ios::binary);
   seen.command.assign(std::istreambuf_iterator<char>(words), {});
@@ -60,8 +68,6 @@ ProcessSeen process_of(pid_t pid) {
   seen.command.resize(std::min(seen.command.size(), kMostOfCommand));
   return seen;
 }
-
-}  // namespace
 
 std::vector<pid_t> child_processes(pid_t parent) {
   std::vector<pid_t> found;

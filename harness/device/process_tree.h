@@ -14,8 +14,12 @@ namespace mkbench {
 struct ProcessSeen {
   pid_t pid = 0, group = 0, session = 0;
   char state = 0;       // as in /proc/PID/stat: 'R', 'S', 'T' (stopped), 'Z' (ended), ..
+  double cpu_s = 0;     // that it and those of its children that were waited for have taken
   std::string command;  // its command line, at most 80 characters
 };
+
+// pid 0 if there is no such process.
+ProcessSeen process_of(pid_t pid);
 
 // The children of the process `parent`, as the kernel lists them.
 std::vector<pid_t> child_processes(pid_t parent);

@@ -1,14 +1,11 @@
 #include "harness/hosts/call_watch.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <fstream>
-#include <sstream>
+#include <vector>
 
 #include "harness/device/process_tree.h"
-#include "harness/hosts/host_process.h"
 
 namespace mkbench {
 namespace {
@@ -24,22 +21,13 @@ struct ProcessWork {
   bool in_disk_wait = false;  // now
 };
 
-ProcessWork work_of(pid_t process) {
-  std::ifstream file(fmt::format("/proc/{}/stat", process));
-  std::string line, word;
-  std::getline(file, line);
-  // The name, in parentheses, may hold spaces. The state is field 3, the times are fields 14 to 17.
-  std::istringstream fields(line.substr(std::min(line.size(), line.rfind(')') + 1)));
-  fields >> word;
-  ProcessWork work{.in_disk_wait = word == "D"};
-  for (int field = 4; field < 14; ++field) fields >> word;
-  double ticks = 0, one = 0;
-  for (int field = 14; field <= 17 && fields >> one; ++field) ticks += one;
-  work.cpu_s = ticks / static_cast<double>(sysconf(_SC_CLK_TCK));
-  for (const pid_t child : child_processes(process)) {
-    const ProcessWork more = work_of(child);
-    work.cpu_s += more.cpu_s;
-    work.in_disk_wait = work.in_disk_wait || more.in_disk_wait;
+ProcessWork work_of(pid_t host) {
+  std::vector<ProcessSeen> all = processes_below(host);
+  all.push_back(process_of(host));
+  ProcessWork work;
+  for (const ProcessSeen& one : all) {
+    work.cpu_s += one.cpu_s;
+    work.in_disk_wait = work.in_disk_wait || one.state == 'D';
   }
   return work;
 }

@@ -43,7 +43,7 @@ Diagnosis diagnose(Engine& candidate, Engine& truth, const std::vector<ReplayWin
 // replay_step() or repeat_step(). The diagnosis is of this step and those before it.
 FailureDetails details_of(const LocaliseEngines& engines, FailedStep step, const LastStep& last,
                           const ReplayOptions& options, const Now& now);
-// The same of a step that could not be repeated.
+// Details of a step that could not be repeated, because of `error`.
 FailureDetails not_repeated(FailedStep step, const Error& error);
 
 // Says what the fits mean. `rms_limit`: of R_rms, for the engine's precision class. A bug is named

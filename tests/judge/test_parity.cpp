@@ -246,7 +246,7 @@ TEST_CASE("other ids with logits than without: NONDETERMINISTIC") {
 }
 
 TEST_CASE("equal free runs that differ are NONDETERMINISTIC before any wrong token they give") {
-  // Of the first prompt, run 1 is the free run, 2 the forced one, 3 to 6 repeat the free run.
+  // The first prompt is run six times: free, teacher-forced, then four times free again.
   for (const bool logits : {true, false}) {
     for (const int often : {0, 1, 2, 4}) {
       FakeBehaviour racing = good();

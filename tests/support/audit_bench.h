@@ -156,7 +156,7 @@ struct Bench {
     plan.tiles = 40;
   }
 
-  // Of the run's own audit.
+  // What audit_candidates() gets, and what it has told.
   bool load_fails = false;
   double seconds_a_look = 0;  // that pass between two looks at the clock
   std::vector<int> tokens;    // of the decodes that were counted
