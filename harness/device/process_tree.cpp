@@ -8,7 +8,6 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <mutex>
 #include <set>
 #include <sstream>
@@ -60,8 +59,8 @@ ProcessSeen process_of(pid_t pid) {
   for (int field = 14; field <= 17 && fields >> one; ++field) ticks += one;
   seen.cpu_s = ticks / static_cast<double>(sysconf(_SC_CLK_TCK));
   seen.pid = pid;
-  std::ifstream words(folder_of(pid) / "cmdline", std::ios::binary);
-  seen.command.assign(std::istreambuf_iterator<char>(words), {});
+  // Reading fails if the process has ended meanwhile, which getline() takes as an end.
+  std::getline(std::ifstream(folder_of(pid) / "cmdline"), seen.command);
   std::replace(seen.command.begin(), seen.command.end(), '\0', ' ');
   if (seen.command.empty()) seen.command = stat.substr(name + 1, after - name - 1);
   if (seen.command.ends_with(' ')) seen.command.pop_back();

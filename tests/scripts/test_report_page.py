@@ -215,7 +215,7 @@ class Kinds(Pages):
             self.assertIn(words, reader.text())
         parity["facts"], parity["diagnosis"]["text"] = ["right with <1> KV row", "wrong from 2 on"], "no known bug fits"
         self.assertIn("Which bug: no known bug fitsright with <1> KV rowwrong from 2 onAgain:", self.read(report).text())
-        self.assertEqual([("open" in a) for tag, a in reader.elements if a.get("class") == "parity"][:2], [True, False])  # what failed stands first
+        self.assertEqual([("open" in a) for tag, a in reader.elements if a.get("class") == "parity"][:2], [True, False])
         self.assertEqual([(p["series"], p["x"], p["value"]) for p in points_of(reader, "2-norm of the error")],
                          [(label, 3, 0.02), (label, 6, 7.5), *(("baseline", 3 + i, (5 - i) / 100) for i in range(4)),
                           *(("limit", x, 0.1) for x in (3, 5, 6))])
