@@ -243,7 +243,7 @@ TEST_CASE("diagnosis: a failed step is repeated with the steps before it") {
   for (int i = 0; i < 11; ++i) failed.forced_ids.push_back(20 + i);
   failed.pairwise_d = 0.5;
   failed.localised = "there";
-  LastStep last{.truth = {-9, 1}, .by_position = {{.at = 4}}};
+  LastStep last{.truth = {-9, 1}, .by_position = {{.at = 4, .limit = {}}}};
   ReplayOptions options{.vocab = kFakeVocab};
   const auto details = [&] {
     return details_of({candidate, truth, baseline}, failed, last, options, [] { return 0.0; });
