@@ -18,7 +18,6 @@ namespace mkbench {
 namespace {
 
 namespace fs = std::filesystem;
-using Clock = std::chrono::steady_clock;
 
 constexpr size_t kMostOfCommand = 80;
 constexpr std::chrono::seconds kLongestStop{1};
@@ -93,6 +92,7 @@ std::vector<ProcessSeen> processes_below(pid_t ancestor) {
 }
 
 std::vector<ProcessSeen> stop_below(pid_t ancestor) {
+  using Clock = std::chrono::steady_clock;
   const Clock::time_point end = Clock::now() + kLongestStop;
   for (;;) {
     std::vector<ProcessSeen> found = processes_below(ancestor);
@@ -108,6 +108,7 @@ std::vector<ProcessSeen> stop_below(pid_t ancestor) {
 
 void end_children(const std::function<bool(const ProcessSeen&)>& spare,
                   std::chrono::duration<double> longest) {
+  using Clock = std::chrono::steady_clock;
   const Clock::time_point begin = Clock::now();
   for (bool left = true; left && Clock::now() - begin < longest;) {
     left = false;

@@ -188,8 +188,10 @@ FailureDetails details_of(const LocaliseEngines& engines, FailedStep step, const
 }
 
 FailureDetails not_repeated(FailedStep step, const Error& error) {
-  step.localised = fmt::format("not localised: {}", error.what());
-  return {.localised = step.localised, .failed_step = std::move(step)};
+  FailureDetails details{.localised = fmt::format("not localised: {}", error.what())};
+  step.localised = details.localised;
+  details.failed_step = std::move(step);
+  return details;
 }
 
 }  // namespace mkbench

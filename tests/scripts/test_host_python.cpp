@@ -231,8 +231,9 @@ TEST_CASE("a Python engine that answers what the wire has no word for fails its 
     PythonEngine python(body);
     return std::string(error_of([&] { python.open(); }).what());
   };
-  CHECK_THAT(at_open("    def capabilities(self):\n        return {'speed': 1}"),
-             ContainsText("opened.capabilities: found speed, wanted some of context_limit, counted, "));
+  CHECK_THAT(
+      at_open("    def capabilities(self):\n        return {'speed': 1}"),
+      ContainsText("opened.capabilities: found speed, wanted some of context_limit, counted, "));
   CHECK_THAT(at_open("    def capabilities(self):\n        return {'logits': 1}"),
              ContainsText("opened.capabilities.logits: found 1, wanted bool"));
   PythonEngine python("    def last_times(self):\n        return {'host_ms': math.nan}");
