@@ -1,7 +1,7 @@
 """Qwen3 in torch with selectable rounding points and order of sums: the ways in which legitimate decoders differ.
 
-All arithmetic is fp32 on values that were rounded to bf16 where a variant says so, as on a GPU, whose matrix units
-multiply bf16 exactly and add in fp32. A sequence runs in one pass. `faults` maps names of errors to their sizes, which
+All arithmetic is fp32 on values that were rounded to bf16 (fp16) where a variant says so, as on a GPU, whose matrix units
+multiply bf16 and fp16 exactly and add in fp32. A sequence runs in one pass. `faults` maps names of errors to their sizes, which
 the forward pass plants; a fault that affects a single layer is planted in LATE_LAYER.
 """
 
@@ -17,7 +17,7 @@ LATE_LAYER = -2
 
 @dataclasses.dataclass(frozen=True)
 class Variant:
-    """Where a decoder rounds to bf16, and how it adds. The defaults are HF's eager attention in bf16."""
+    """Where a decoder rounds, and how it adds. The defaults are HF's eager attention in bf16."""
     residual: bool = True      # the sums of the residual stream
     norm: str = "twice"        # "twice": before and after the weight; "once": after it; "": never
     linear: bool = True        # the results of the projections, the head excepted
@@ -28,6 +28,7 @@ class Variant:
     mlp: str = "twice"         # "twice": silu, and its product with up; "once": the product; "": never
     head: bool = False         # the logits
     cache_bits: int = 8        # significant bits of K and V; 0: fp32
+    dtype: torch.dtype = torch.bfloat16  # what is rounded to, K and V excepted
     order: int = 0             # seed of the order in which a projection adds; 0: torch's order
     split: int = 1             # number of parts whose sums a projection adds
     split_rounds: bool = False  # rounds the sum of each part
@@ -39,12 +40,12 @@ TRUTH = Variant(residual=False, norm="", linear=False, rope="", scores=False, pr
 FP32_ACCUMULATE = dataclasses.replace(TRUTH, cache_bits=8)
 
 
-def bf16(x, wanted=True):
-    return x.bfloat16().float() if wanted else x
+def rounded(x, v, wanted=True):
+    return x.to(v.dtype).float() if wanted else x
 
 
 def significant(x, bits):
-    """x rounded to `bits` significant bits (bf16 has 8); 0 leaves x as it is."""
+    """x rounded to `bits` significant bits (bf16 has 8, fp16 11); 0 leaves x as it is."""
     if not bits:
         return x
     mantissa, exponent = torch.frexp(x)
@@ -71,28 +72,28 @@ class Forward:
             name = f"model.layers.{layer}."
             late = layer == self.config["num_hidden_layers"] + LATE_LAYER
             h = self.norm(x, name + "input_layernorm", v, faults)
-            x = bf16(x + self.attend(h, name + "self_attn.", v, faults), v.residual)
+            x = rounded(x + self.attend(h, name + "self_attn.", v, faults), v, v.residual)
             h = self.norm(x, name + "post_attention_layernorm", v, faults)
             down = self.feed_forward(h, name + "mlp.", v, faults if late else {})
-            x = bf16(x + down * (1 - (faults.get("residual", 0) if late else 0)), v.residual)
+            x = rounded(x + down * (1 - (faults.get("residual", 0) if late else 0)), v, v.residual)
         x = self.norm(x[first:], "model.norm", v, faults)
-        return bf16(self.linear(x, "lm_head", dataclasses.replace(v, linear=False)), v.head)
+        return rounded(self.linear(x, "lm_head", dataclasses.replace(v, linear=False)), v, v.head)
 
     def norm(self, x, name, v, faults):
         eps = self.config["rms_norm_eps"] * 10 ** faults.get("eps_decades", 0)
         unit = x * torch.rsqrt(x.square().mean(-1, keepdim=True) + eps)
         weight = self.state[name + ".weight"] * (1 + (faults.get("final_norm", 0) if name == "model.norm" else 0))
-        return bf16(bf16(unit, v.norm == "twice") * weight, v.norm != "")
+        return rounded(rounded(unit, v, v.norm == "twice") * weight, v, v.norm != "")
 
     def linear(self, x, name, v):
         weight = self.state[name + ".weight"]
         if v.order:
             x, weight = x[:, self.order_of(x.shape[1], v.order)], weight[:, self.order_of(x.shape[1], v.order)]
-        parts = [bf16(a @ b.T, v.split_rounds) for a, b in zip(x.chunk(v.split, 1), weight.chunk(v.split, 1))]
+        parts = [rounded(a @ b.T, v, v.split_rounds) for a, b in zip(x.chunk(v.split, 1), weight.chunk(v.split, 1))]
         total = parts[0]
         for part in parts[1:]:
             total = total + part
-        return bf16(total, v.linear)
+        return rounded(total, v, v.linear)
 
     def order_of(self, width, seed):
         if (width, seed) not in self.orders:
@@ -104,10 +105,11 @@ class Forward:
         theta = (1 + faults.get("rope_theta", 0)) ** (-torch.arange(len(self.inv_freq)) / len(self.inv_freq))
         angles = torch.arange(x.shape[0])[:, None] * (self.inv_freq * theta)[None]
         angles = torch.cat([angles, angles], 1)[:, None]
-        cos, sin = bf16(angles.cos(), v.rope == "each"), bf16(angles.sin(), v.rope == "each")
+        cos, sin = (rounded(x, v, v.rope == "each") for x in (angles.cos(), angles.sin()))
         a, b = x.chunk(2, -1)
         turned = torch.cat([-b, a], -1)
-        return bf16(bf16(x * cos, v.rope == "each") + bf16(turned * sin, v.rope == "each"), v.rope != "")
+        parts = rounded(x * cos, v, v.rope == "each"), rounded(turned * sin, v, v.rope == "each")
+        return rounded(sum(parts), v, v.rope != "")
 
     def attend(self, h, name, v, faults):
         c, tokens = self.config, h.shape[0]
@@ -120,23 +122,23 @@ class Forward:
         k, value = significant(k, bits), significant(value.view(tokens, kv_heads, dim), bits)
         k, value = (t.repeat_interleave(heads // kv_heads, 1).transpose(0, 1) for t in (k, value))
         scale = dim ** -0.5 * (1 + faults.get("scale", 0))
-        scores = bf16(bf16(q.transpose(0, 1) @ k.transpose(1, 2), v.scores) * scale, v.scores)
+        scores = rounded(rounded(q.transpose(0, 1) @ k.transpose(1, 2), v, v.scores) * scale, v, v.scores)
         scores = scores.masked_fill(torch.ones(tokens, tokens, dtype=torch.bool).triu(1), -torch.inf)
         if faults.get("newest"):
             scores.diagonal(dim1=1, dim2=2).add_(torch.log1p(torch.tensor(-faults["newest"])))
         if v.probs == "before":
-            weights = bf16((scores - scores.amax(-1, keepdim=True)).exp())
+            weights = rounded((scores - scores.amax(-1, keepdim=True)).exp(), v)
             out = (weights @ value) / weights.sum(-1, keepdim=True)
         else:
-            out = bf16(scores.softmax(-1), v.probs == "after") @ value
+            out = rounded(scores.softmax(-1), v, v.probs == "after") @ value
         if faults.get("one_head"):
             out[0] *= 1 - faults["one_head"]
-        out = bf16(out, v.attention).transpose(0, 1).reshape(tokens, heads * dim)
+        out = rounded(out, v, v.attention).transpose(0, 1).reshape(tokens, heads * dim)
         return self.linear(out, name + "o_proj", v)
 
     def feed_forward(self, h, name, v, faults):
         gate, up = self.linear(h, name + "gate_proj", v), self.linear(h, name + "up_proj", v)
-        product = bf16(bf16(torch.nn.functional.silu(gate), v.mlp == "twice") * up, v.mlp != "")
+        product = rounded(rounded(torch.nn.functional.silu(gate), v, v.mlp == "twice") * up, v, v.mlp != "")
         if faults.get("columns"):
             product[:, -int(faults["columns"]):] = 0
         return self.linear(product, name + "down_proj", v)
@@ -155,6 +157,8 @@ def one_at_a_time():
 
 def legitimate(precision):
     """{name: variant} of a precision class: what decoders of that class may do."""
+    if precision == "fp16":  # those of bf16, which round to fp16 at the same places
+        return {name: in_fp16(v) for name, v in legitimate("bf16").items()}
     if precision == "fp32-accumulate":
         base = FP32_ACCUMULATE
         named = {"K and V alone": base}
@@ -174,6 +178,10 @@ def legitimate(precision):
     for seed in range(1, orders + 1):
         named[f"order {seed}"] = dataclasses.replace(base, order=seed)
     return named
+
+
+def in_fp16(variant):
+    return dataclasses.replace(variant, dtype=torch.float16, cache_bits=11)
 
 
 def mixed(seed):

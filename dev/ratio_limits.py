@@ -33,7 +33,8 @@ from text_tables import markdown
 FOLDER = checkpoint_format.ROOT / "reports" / "limits"
 MEASURED = FOLDER / "measured.json"
 MODELS = ("tiny", "tiny-untied", "synthetic:short")
-CLASSES = ("bf16", "fp32-accumulate")
+# What faults are planted in, by class.
+CLASSES = {"bf16": dv.HF, "fp32-accumulate": dv.FP32_ACCUMULATE, "fp16": dv.in_fp16(dv.HF)}
 RATIOS = ("rms", "step", "inf", "kl", "sweep")
 HEADROOM, POINT = 1.25, 0.999
 FEWEST = 5            # a model with fewer decoders gives no limit
@@ -92,7 +93,7 @@ class Judged:
             inf = max(inf, float(e[s["top_ids"]].abs().max()))
             ids = torch.tensor(s["top_ids"])
             kl += max(0.0, kl_over_top(truth.double(), row.double(), ids))
-            if precision != "fp32-accumulate" and torch.equal(row, row.bfloat16().float()):
+            if precision == "bf16" and torch.equal(row, row.bfloat16().float()):
                 of_rounding += kl_of_rounding(truth, ids)
             flips += not s["decided"] and hf.argmax_lowest(row) != s["token"]
         base = [s["baseline"] for s in self.steps]
@@ -141,10 +142,10 @@ def rounded(row):
     return {k: float(f"{v:.4g}") if isinstance(v, float) else v for k, v in row.items()}
 
 
-def measure(model, fresh, without_faults):
+def measure(model, classes, fresh, without_faults):
     judged = Judged(model)
     named = {"model": model, "reference_sha256": judged.sha256}
-    for precision in CLASSES:
+    for precision in classes:
         for name, variant in dv.legitimate(precision).items():
             progress(f"{model}: {precision}: {name}")
             row = {"class": precision, "decoder": name, **named, **judged.ratios(precision, variant)}
@@ -153,11 +154,10 @@ def measure(model, fresh, without_faults):
             fresh["decoders"].append(rounded(row))
         if without_faults:
             continue
-        base = dv.HF if precision == "bf16" else dv.FP32_ACCUMULATE
         for fault, (_, sizes) in FAULTS.items():
             progress(f"{model}: {precision}: fault {fault}")
             for size in sizes:
-                row = {"class": precision, "fault": fault, "size": size, **named, **judged.ratios(precision, base, {fault: size})}
+                row = {"class": precision, "fault": fault, "size": size, **named, **judged.ratios(precision, CLASSES[precision], {fault: size})}
                 fresh["faults"].append(rounded(row))
 
 
@@ -285,7 +285,7 @@ def write(measured):
     """Writes measured.json: a line for each row, in the order of the models."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     for kind in ("decoders", "faults"):
-        measured[kind].sort(key=lambda r: (CLASSES.index(r["class"]), MODELS.index(r["model"])))
+        measured[kind].sort(key=lambda r: (list(CLASSES).index(r["class"]), MODELS.index(r["model"])))
     text = json.dumps(measured, ensure_ascii=False).replace('{"class"', '\n{"class"')
     MEASURED.write_text(text + "\n")
 
@@ -297,10 +297,11 @@ def run(args):
             if model not in MODELS:
                 raise ValueError(f"{model}: wanted one of {', '.join(MODELS)}")
             fresh = {"decoders": [], "faults": []}
-            measure(model, fresh, args.without_faults)
-            made_here = {name for precision in CLASSES for name in dv.legitimate(precision)}
-            measured["decoders"] = [r for r in measured["decoders"] if r["model"] != model or r["decoder"] not in made_here]
-            measured["faults"] = [r for r in measured["faults"] if r["model"] != model]
+            classes = [args.only] if args.only else CLASSES
+            measure(model, classes, fresh, args.without_faults)
+            made_here = {(model, c, name) for c in classes for name in dv.legitimate(c)}
+            measured["decoders"] = [r for r in measured["decoders"] if (r["model"], r["class"], r["decoder"]) not in made_here]
+            measured["faults"] = [r for r in measured["faults"] if r["model"] != model or r["class"] not in classes]
             for kind in fresh:
                 measured[kind] += fresh[kind]
             measured["made"][model] = {"date": datetime.date.today().isoformat(), "torch": torch.__version__,
@@ -322,6 +323,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("command", choices=("measure", "add", "tables"))
     parser.add_argument("what", nargs="*", metavar="MODEL|REPORT.json")
+    parser.add_argument("--only", choices=CLASSES, metavar="CLASS", help="measures one class: %(choices)s")
     parser.add_argument("--without-faults", action="store_true", help="measures decoders alone")
     try:
         run(parser.parse_args())

@@ -17,7 +17,7 @@ class Decoder:
     context_limit = 0  # optional, read before open(): the most positions that open() takes; 0: any number
     # Optional attributes, read after open().
     name = "mine"  # up to 40 of letters, digits, '.', '_', '-': as reports show it
-    precision = "bf16"  # or "fp32-accumulate": only KV rows, RoPE and one operand of a product are rounded; or "lossy": quantised
+    precision = "bf16"  # as eager; "fp32-accumulate": only KV rows, RoPE, one operand of a product; "fp16": to fp16; "lossy": quantised
     deterministic = True  # equal input gives equal bits
     settings = ""  # library settings that bear on times and logits, as report.json shows them
     position = 0  # KV rows written; read from another thread, so that a report can say where a call hung

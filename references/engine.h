@@ -26,9 +26,13 @@ enum class PrecisionClass {
   kBf16,            // rounds like eager
   kFp32Accumulate,  // rounds only the KV cache, the RoPE table and one operand of a product
   kLossy,           // quantised: judged by tokens and divergence, never ranked beside the others
+  kFp16,            // rounds where eager does, to fp16, which has three more bits
 };
+constexpr PrecisionClass kPrecisionClasses[] = {PrecisionClass::kBf16,
+                                                PrecisionClass::kFp32Accumulate,
+                                                PrecisionClass::kLossy, PrecisionClass::kFp16};
 constexpr std::string_view precision_class_name(PrecisionClass c) {
-  constexpr std::string_view kNames[] = {"bf16", "fp32-accumulate", "lossy"};
+  constexpr std::string_view kNames[] = {"bf16", "fp32-accumulate", "lossy", "fp16"};
   return kNames[static_cast<size_t>(c)];
 }
 

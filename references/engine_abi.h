@@ -71,7 +71,8 @@ enum {
 enum {
   MKBENCH_PRECISION_BF16 = 0,            /* rounds as PyTorch does with bf16 */
   MKBENCH_PRECISION_FP32_ACCUMULATE = 1, /* rounds KV rows, RoPE table, one operand a product */
-  MKBENCH_PRECISION_LOSSY = 2            /* quantised; is never ranked beside the others */
+  MKBENCH_PRECISION_LOSSY = 2,           /* quantised; is never ranked beside the others */
+  MKBENCH_PRECISION_FP16 = 3             /* rounds where PyTorch does, K and V too, but to fp16 */
 };
 
 /* How a tensor is stored. mkbench hands out bf16 alone today: an engine refuses what it cannot

@@ -12,7 +12,7 @@ import sys
 import torch
 from __main__ import HostError  # host.py
 
-PRECISIONS = ("bf16", "fp32-accumulate", "lossy")
+PRECISIONS = ("bf16", "fp32-accumulate", "lossy", "fp16")  # in the order of references/engine.h
 # Passes over a buffer of twice L2, as in harness/device/l2_flush.cu.
 FLUSH_PASSES = 2
 

@@ -25,12 +25,12 @@ std::string check_path(const ParityReport& p, const std::string& path, Check che
 void recheck_limits(const ParityReport& p, const std::string& path, int schema_minor,
                     Differences& d) {
   std::optional<RatioLimits> limits;
-  for (const PrecisionClass one :
-       {PrecisionClass::kBf16, PrecisionClass::kFp32Accumulate, PrecisionClass::kLossy}) {
+  for (const PrecisionClass one : kPrecisionClasses) {
     if (precision_class_name(one) == p.precision) limits = limits_of(one, schema_minor);
   }
   if (!p.precision.empty()) {
-    d.holds(limits.has_value(), path + ".precision", p.precision, "bf16, fp32-accumulate or lossy");
+    d.holds(limits.has_value(), path + ".precision", p.precision,
+            "bf16, fp32-accumulate, fp16 or lossy");
   }
   const std::pair<Check, double RatioLimits::*> kOfClass[] = {{Check::kRms, &RatioLimits::rms},
                                                               {Check::kStep, &RatioLimits::step},

@@ -18,7 +18,7 @@ constexpr double kLeastDivergence = 1e-6;
 // hand, when reports named no class; version 6's follow from ratios of legitimate decoders.
 struct LimitsSince {
   int schema_minor;
-  RatioLimits bf16, fp32_accumulate, lossy;
+  RatioLimits bf16, fp32_accumulate, lossy, fp16;
 };
 constexpr LimitsSince kLimits[] = {
     {.schema_minor = 0,
@@ -28,7 +28,8 @@ constexpr LimitsSince kLimits[] = {
     {.schema_minor = 6,
      .bf16 = {.rms = 1.5, .step = 7.8, .inf = 2.5, .kl = 2.5, .sweep = 7.4},
      .fp32_accumulate = {.rms = 0.37, .step = 1.4, .inf = 0.51, .kl = 0.13, .sweep = 1.9},
-     .lossy = {.kl = 2.5}},
+     .lossy = {.kl = 2.5},
+     .fp16 = {.rms = 0.18, .step = 0.65, .inf = 0.37, .kl = 0.046, .sweep = 1.1}},
 };
 
 // KL(truth || q), where log_q(i) is q's log probability of the truth's i-th top id.
@@ -59,6 +60,8 @@ RatioLimits limits_of(PrecisionClass precision, int schema_minor) {
       return row->fp32_accumulate;
     case PrecisionClass::kLossy:
       return row->lossy;
+    case PrecisionClass::kFp16:
+      return row->fp16;
     case PrecisionClass::kBf16:
       break;
   }
@@ -95,7 +98,8 @@ AllowedRounding allowed_rounding(const ReferenceStep& step, const float* logits,
                                  PrecisionClass precision) {
   const bool rounded =
       std::all_of(logits, logits + vocab, [](float z) { return z == round_to_bf16(z); });
-  if (precision == PrecisionClass::kFp32Accumulate || !rounded) return {};
+  const bool allows = precision == PrecisionClass::kBf16 || precision == PrecisionClass::kLossy;
+  if (!allows || !rounded) return {};
   AllowedRounding allowed;
   // The truth's sum of exponentials, with its top logits rounded, over the unrounded sum.
   double sum = 1;

@@ -67,7 +67,7 @@ double divergence_of(const ReferenceStep& step, const float* logits, double logs
 
 // The baseline keeps its logits in fp32, so an engine whose class lets it round them has this in
 // addition to the baseline's error. In models of few layers, and where the baseline's error is small,
-// it is most of the error. 0 for class fp32-accumulate, and if not all of logits [vocab] are bf16
+// it is most of the error. 0 for classes fp32-accumulate and fp16, and if not all of logits [vocab] are bf16
 // numbers.
 AllowedRounding allowed_rounding(const ReferenceStep& step, const float* logits, int vocab,
                                  PrecisionClass precision);

@@ -65,9 +65,9 @@ mkbench_engine_abi checked_table(const mkbench_engine_abi* found, const std::str
   const mkbench_engine_abi table = mkbench_own(found);
   check_name(table.name, path);
   check_functions(table, path);
-  if (table.precision < MKBENCH_PRECISION_BF16 || table.precision > MKBENCH_PRECISION_LOSSY) {
+  if (table.precision < MKBENCH_PRECISION_BF16 || table.precision > MKBENCH_PRECISION_FP16) {
     refuse_plugin(path, fmt::format("precision: found {}, wanted {} to {}", table.precision,
-                                    MKBENCH_PRECISION_BF16, MKBENCH_PRECISION_LOSSY));
+                                    MKBENCH_PRECISION_BF16, MKBENCH_PRECISION_FP16));
   }
   return table;
 }

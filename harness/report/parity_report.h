@@ -55,7 +55,7 @@ struct ParityReport : FailureDetails {
   std::string reason;     // empty when passed; else one line: prompt, position, found, wanted
   std::string reference;  // file name, or "live", or "closed form"
   std::string reference_sha256;  // empty when live
-  // bf16, fp32-accumulate or lossy: chooses the limits of the ratios
+  // a precision_class_name() (references/engine.h): chooses the limits of the ratios
   std::string precision;
   std::string judged_in;  // earlier case of this run that judged the engine; empty: this case did
   int prompts = 0;
@@ -105,7 +105,7 @@ void describe_fields(V& v, Tag<ParityReport>) {
   v.field("reference", &P::reference, "reference file, 'live' or 'closed form'");
   v.field("reference_sha256", &P::reference_sha256, "sha256 of the file; empty when live");
   v.field("precision", &P::precision,
-          "class that chooses the limits of the ratios: bf16, fp32-accumulate or lossy");
+          "class that chooses the limits of the ratios: bf16, fp32-accumulate, fp16 or lossy");
   v.field("judged_in", &P::judged_in,
           "earlier case of this run that judged the engine; empty when this case did");
   v.field("prompts", &P::prompts, "prompts judged");

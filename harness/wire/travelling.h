@@ -54,7 +54,7 @@ void describe_fields(V& v, Tag<EngineRequest>) {
 }
 constexpr std::string_view enum_text(PrecisionClass c) { return precision_class_name(c); }
 inline std::vector<PrecisionClass> enum_values(Tag<PrecisionClass>) {
-  return {PrecisionClass::kBf16, PrecisionClass::kFp32Accumulate, PrecisionClass::kLossy};
+  return {std::begin(kPrecisionClasses), std::end(kPrecisionClasses)};
 }
 template <typename V>
 void describe_fields(V& v, Tag<EngineCapabilities>) {

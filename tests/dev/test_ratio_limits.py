@@ -19,7 +19,7 @@ class Limits(unittest.TestCase):
 
     def test_so_many_decoders_stand_behind_each_class(self):
         rows = ratio_limits.read()["decoders"]
-        for precision, least in (("bf16", 30), ("fp32-accumulate", 15)):
+        for precision, least in (("bf16", 30), ("fp32-accumulate", 15), ("fp16", 30)):
             self.assertGreaterEqual(len({r["decoder"] for r in rows if r["class"] == precision}), least)
 
     def test_the_upper_point_is_that_of_the_upper_half(self):

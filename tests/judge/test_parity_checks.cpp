@@ -117,7 +117,8 @@ TEST_CASE("the limits are those that reports/limits derives from legitimate deco
   std::ifstream in("reports/limits/limits.json");
   const nlohmann::json derived = nlohmann::json::parse(in);
   for (const auto& [name, precision] : {std::pair{"bf16", PrecisionClass::kBf16},
-                                        {"fp32-accumulate", PrecisionClass::kFp32Accumulate}}) {
+                                        {"fp32-accumulate", PrecisionClass::kFp32Accumulate},
+                                        {"fp16", PrecisionClass::kFp16}}) {
     INFO(name);
     const RatioLimits limits = limits_of(precision);
     CHECK(limits.rms == derived.at(name).at("rms").get<double>());

@@ -100,6 +100,7 @@ TEST_CASE("an engine that rounds its logits may diverge by that more, and no oth
   CHECK(allowed(rounded(truth()), PrecisionClass::kBf16) == Approx(of_rounding));
   CHECK(allowed(rounded(truth()), PrecisionClass::kLossy) == Approx(of_rounding));
   CHECK(allowed(rounded(truth()), PrecisionClass::kFp32Accumulate) == 0);
+  CHECK(allowed(rounded(truth()), PrecisionClass::kFp16) == 0);
   CHECK(allowed(truth(), PrecisionClass::kBf16) == 0);
   std::vector<float> but_one = rounded(truth());
   but_one.back() = truth()[1];

@@ -191,7 +191,7 @@ TEST_CASE("a decoder that is not as references/decoder.py says is bad input") {
        {std::pair{"    prefill = None", "its Decoder has no prefill()"},
         {"    name = 'a b'", "name: found 'a b', wanted up to 40 of letters"},
         {"    precision = 'fp8'",
-         "precision: found 'fp8', wanted one of bf16, fp32-accumulate, lossy"},
+         "precision: found 'fp8', wanted one of bf16, fp32-accumulate, lossy, fp16"},
         {"    context_limit = -1", "context_limit: found -1, wanted a number of positions"},
         {"    settings = 1", "settings: found 1, wanted text"},
         {"    deterministic = 1", "deterministic: found 1, wanted True or False"}}) {

@@ -248,7 +248,8 @@ const mkbench_engine_abi* mkbench_engine_table(void) {
        * more often. */
       MKBENCH_CAN_LOGITS | MKBENCH_CAN_FORCED | MKBENCH_CAN_LATE_ID,
       /* How logits are judged: FP32_ACCUMULATE rounds only KV rows, RoPE table and one operand of
-       * a product; BF16 rounds as PyTorch does; LOSSY is quantised and ranked with no other. */
+       * a product; BF16 rounds as PyTorch does, FP16 to fp16 at the same places; LOSSY is
+       * quantised and ranked with no other. */
       MKBENCH_PRECISION_FP32_ACCUMULATE, 0, /* the most positions; 0: any number */
       open_engine, close_engine, reset, prefill, decode, last_error, progress, go_back,
       NULL, /* save, restore: engine_abi.h says what both do; offer both or neither */

@@ -42,7 +42,8 @@ inline Bf16 float_to_bf16(float x) {
 struct Mine : mkbench_step::Step {
   static constexpr const char* name = "@NAME@";  // as reports show it
   // How logits are judged: FP32_ACCUMULATE rounds only KV rows, RoPE table and one operand of a
-  // product; BF16 rounds as PyTorch does; LOSSY is quantised and ranked with no other.
+  // product; BF16 rounds as PyTorch does, FP16 to fp16 at the same places; LOSSY is quantised and
+  // ranked with no other.
   static constexpr int32_t precision = MKBENCH_PRECISION_FP32_ACCUMULATE;
   // Add MKBENCH_ONE_LAUNCH if n steps are one launch (the driver's records are compared),
   // MKBENCH_NOT_DETERMINISTIC if equal input may give other bits.

@@ -16,7 +16,7 @@ from step_decoder import StepDecoder, Unfit
 class Decoder(StepDecoder):
     name = "@NAME@"  # as reports show it
     # How logits are judged. "fp32-accumulate" rounds only KV rows, RoPE and one operand of a product; "bf16" rounds as
-    # PyTorch does; "lossy" is quantised and ranked with no other.
+    # PyTorch does, "fp16" to fp16 at the same places; "lossy" is quantised and ranked with no other.
     precision = "fp32-accumulate"
     deterministic = True  # equal input gives equal bits; else set False
 
