@@ -46,7 +46,10 @@ ObservedRun observe(Engine& engine, const ReplayWindow& window, int vocab) {
 }
 
 std::string percent(double share) {
-  return share < 1e-4 ? "below 0.01 %" : fmt::format("{:.2g} %", 100 * share);
+  if (share < 1e-4) return "below 0.01 %";
+  // Two digits would make 99.5 "1e+02".
+  return share < 0.995 ? fmt::format("{:.2g} %", 100 * share)
+                       : fmt::format("{:.0f} %", 100 * share);
 }
 
 // "a; b; c and 4 more"

@@ -180,8 +180,9 @@ std::string by_rows(const Steps& seen) {
   const Count fewer = count(seen, [=](const Seen& s) { return s.rows < rows; });
   const Count from = count(seen, [=](const Seen& s) { return s.rows >= rows; });
   if (rows == 1)
-    return "wrong already where a step sees 1 KV row, its own: RoPE, mask and older rows have no "
-           "influence there";
+    return "wrong already where a step sees 1 KV row, its own: RoPE and older rows have no "
+           "influence "
+           "there, unless rows behind the newest are read (mask, a padded tile)";
   if (fewer.all == 0) return "";
   const int right = seen[fewer.all - 1].rows;
   const std::string begin =

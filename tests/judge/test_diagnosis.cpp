@@ -76,6 +76,10 @@ TEST_CASE("diagnosis by logits: one bug, within what rounding leaves of it") {
   CHECK(concluded(by_logits({fit("gelu", 0.00005, 0.003)})).text ==
         "the logits are those of: text of gelu (error below 0.01 % of what it was)");
   CHECK_THAT(concluded(by_logits({fit("gelu", 0.0005, 0.003)})).text, ContainsText("0.05 %"));
+  for (const auto& [next, shown] :
+       {std::pair{0.994, "99 %"}, {0.995, "100 %"}, {1.1, "110 %"}, {12.34, "1234 %"}})
+    CHECK_THAT(concluded(by_logits({fit("gelu", 0.004, 0.003), fit("eps", next)})).text,
+               ContainsText(std::string("of the next bug ") + shown));
   // Twice the rounding, and half of the error, are the limits.
   CHECK(concluded(by_logits({fit("gelu", 0.5, 0.25)})).names == Names{"gelu"});
   CHECK(concluded(by_logits({fit("gelu", 0.5, 0.2499)})).text ==
