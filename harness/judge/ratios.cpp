@@ -18,7 +18,8 @@ constexpr double kLeastDivergence = 1e-6;
 // hand, when reports named no class; version 6's follow from ratios of legitimate decoders.
 struct LimitsSince {
   int schema_minor;
-  RatioLimits bf16, fp32_accumulate, lossy, fp16;
+  RatioLimits bf16, fp32_accumulate, lossy;
+  RatioLimits fp16 = {};  // version 0 had no such class
 };
 constexpr LimitsSince kLimits[] = {
     {.schema_minor = 0,
