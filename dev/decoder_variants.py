@@ -105,7 +105,7 @@ class Forward:
         theta = (1 + faults.get("rope_theta", 0)) ** (-torch.arange(len(self.inv_freq)) / len(self.inv_freq))
         angles = torch.arange(x.shape[0])[:, None] * (self.inv_freq * theta)[None]
         angles = torch.cat([angles, angles], 1)[:, None]
-        cos, sin = (rounded(x, v, v.rope == "each") for x in (angles.cos(), angles.sin()))
+        cos, sin = (rounded(t, v, v.rope == "each") for t in (angles.cos(), angles.sin()))
         a, b = x.chunk(2, -1)
         turned = torch.cat([-b, a], -1)
         parts = rounded(x * cos, v, v.rope == "each"), rounded(turned * sin, v, v.rope == "each")

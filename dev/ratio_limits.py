@@ -304,8 +304,9 @@ def run(args):
             measured["faults"] = [r for r in measured["faults"] if r["model"] != model or r["class"] not in classes]
             for kind in fresh:
                 measured[kind] += fresh[kind]
-            measured["made"][model] = {"date": datetime.date.today().isoformat(), "torch": torch.__version__,
-                                       "threads": torch.get_num_threads(), "faults": not args.without_faults}
+            now = {"date": datetime.date.today().isoformat(), "torch": torch.__version__,
+                   "threads": torch.get_num_threads(), "faults": not args.without_faults}
+            measured["made"].setdefault(model, {}).update(dict.fromkeys(classes, now))
             write(measured)
     elif args.command == "add":
         for path in args.what:

@@ -19,7 +19,7 @@ constexpr double kLeastDivergence = 1e-6;
 struct LimitsSince {
   int schema_minor;
   RatioLimits bf16, fp32_accumulate, lossy;
-  RatioLimits fp16 = {};  // version 0 had no such class
+  RatioLimits fp16 = {};  // no report of version 0 names it
 };
 constexpr LimitsSince kLimits[] = {
     {.schema_minor = 0,

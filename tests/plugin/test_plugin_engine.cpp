@@ -162,7 +162,7 @@ TEST_CASE("a file that is no engine for this build is refused with the reason", 
        "version of the engine ABI: found 5, wanted 4: compile it against this mkbench's "
        "references/"},
       {"size", ErrorKind::kBadInput, "size: found 0, wanted sizeof(mkbench_engine_abi)"},
-      {"precision", ErrorKind::kBadInput, "precision: found 7, wanted 0 to 3"},
+      {"precision", ErrorKind::kBadInput, "precision: found 4, wanted 0 to 3"},
       {"name", ErrorKind::kBadInput, "name: found 'a?..?b', wanted 1 to 40 of letters"},
       {"function", ErrorKind::kBadInput, "function decode: found NULL, wanted a function"},
       {"device", ErrorKind::kUnsupportedDevice, "devices: found cuda, wanted cpu"},

@@ -35,6 +35,7 @@ TEST_CASE("a plugin's claims reach its capabilities", "[plugin]") {
   CHECK_FALSE(one.one_launch);
   CHECK(one.deterministic);
   CHECK(one.precision == PrecisionClass::kBf16);
+  CHECK(counting("fp16")->capabilities().precision == PrecisionClass::kFp16);
   const EngineCapabilities ids_only = make_example("naive_cpu_ids")->capabilities();
   CHECK_FALSE(ids_only.late_id);
   // Without a way to say which id comes next, a sequence that went back could not go on.

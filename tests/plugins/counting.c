@@ -201,7 +201,7 @@ const mkbench_engine_abi* mkbench_engine_table(void) {
     can |= MKBENCH_CAN_HIDDEN;
   table->can = can;
   table->progress = progress;
-  table->precision = MKBENCH_PRECISION_LOSSY;
+  table->precision = strcmp(fault, "fp16") == 0 ? MKBENCH_PRECISION_FP16 : MKBENCH_PRECISION_LOSSY;
   table->max_context = 4097;
   table->rewind = go_back;
   table->save = save;

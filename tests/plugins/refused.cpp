@@ -50,7 +50,7 @@ const mkbench_engine_abi* mkbench_engine_table(void) {
 #elif defined(REFUSED_FUNCTION)
   table.decode = nullptr;
 #elif defined(REFUSED_PRECISION)
-  table.precision = 7;
+  table.precision = MKBENCH_PRECISION_FP16 + 1;
 #elif defined(REFUSED_DEVICE)
   table.devices = MKBENCH_DEVICE_CUDA;
 #endif
