@@ -43,7 +43,8 @@ struct EngineMaker {
   std::string_view name;  // name of the registry's row
   // Throws Error, e.g. kUnsupportedDevice, or kBadInput for a model that the engine cannot run.
   std::unique_ptr<Engine> (*make)(const ModelWeights& weights, const EngineRequest& request);
-  // Bytes of memory that make() will take on the request's device.
+  // Bytes of memory that make() will take on the request's device. Throws Error(kBadInput) for a
+  // model that the engine cannot run, so that it is refused before anything is loaded.
   int64_t (*bytes)(const ModelConfig& config, const EngineRequest& request);
   // Switches an engine of this maker to an ablation and back; the weights stay. Null where the
   // engine has no ablation.

@@ -43,6 +43,7 @@ class CaseFlow {
     check_positions(planned);
     state_memory(planned);
     if (job_.only) return repeat_one_step();
+    if (!job_.judged && !refuse_unfit(planned)) return;
     const CaseReferences references = job_.judged ? take_judged() : judge_all();
     if (job_.whole_parity) return;
     if (!goes_on()) return;
@@ -132,6 +133,25 @@ class CaseFlow {
       throw Error(ErrorKind::kEnvUnfit, memory_refusal(job_, services_, config, memory));
   }
 
+  // Refuses the engines that have no code for the model, before anything is loaded. False if no
+  // candidate is left.
+  bool refuse_unfit(const ModelConfig& config) {
+    for (Contestant& c : contestants_) {
+      if (c.judges) continue;
+      try {
+        services_.bytes({.name = c.name, .max_context = 1}, config);
+      } catch (const Error& error) {
+        if (error.kind() != ErrorKind::kBadInput) throw;
+        fail_engine(sink_, c, Verdict::kBadInput, error.what());
+      }
+    }
+    if (worth_timing(job_, living_candidates())) return true;
+    for (Contestant* c : living([](const Contestant&) { return true; }))
+      send_verdict(sink_, c->name, c->verdict,
+                   "neither judged nor timed: no candidate is left (--time-anyway goes on)");
+    return false;
+  }
+
   void load(const Model& model, int depth) {
     check_stop();
     watch_.begin("loading " + model.name, "", nullptr);
@@ -212,7 +232,7 @@ class CaseFlow {
       return;
     }
     for (Contestant& c : contestants_) {
-      if (c.judges) continue;
+      if (c.judges || !c.alive) continue;
       guard_engine(sink_, c, [&] { make_engine(c); });
       if (c.alive) the_gate.judge_engine(c);
       if (!c.alive || job_.one_at_a_time) c.engine.reset();

@@ -53,8 +53,14 @@ CaseMemory needed_memory(const CaseJob& job, const CaseServices& services,
   if (!job.judged) names.emplace_back(kHeadFp32Name);
   if (job.no_ceiling.empty()) names.emplace_back(kCeilingName);
   services.expect(names);
-  const auto bytes = [&](const std::string& name) {
-    return services.bytes({.name = name, .max_context = context}, config);
+  // An engine that has no code for the model takes nothing: the case refuses it.
+  const auto bytes = [&](const std::string& name) -> int64_t {
+    try {
+      return services.bytes({.name = name, .max_context = context}, config);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kBadInput) throw;
+      return 0;
+    }
   };
   const auto together = [&](int64_t& needed, int64_t one) {
     needed = job.one_at_a_time ? std::max(needed, one) : needed + one;

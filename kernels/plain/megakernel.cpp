@@ -318,6 +318,7 @@ void plant_soak_fault(const ModelShape& shape, const PlainOptions& options, Laun
 }  // namespace
 
 int64_t plain_device_bytes(const ModelConfig& config, const PlainOptions& options) {
+  check_layer_shape(config.shape);
   return PlainEngine::device_bytes(config, options);
 }
 

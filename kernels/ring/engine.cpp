@@ -18,8 +18,6 @@ std::unique_ptr<Engine> make(const ModelWeights& weights, const EngineRequest& r
   return make_ring(weights, options_of(request));
 }
 
-// Does not check the layer shape: make() refuses any other shape, and names every dimension that
-// differs.
 int64_t bytes(const ModelConfig& config, const EngineRequest& request) {
   return ring_device_bytes(config, options_of(request));
 }

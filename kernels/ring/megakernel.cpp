@@ -37,6 +37,12 @@ std::string model_obstacle(const ModelShape& shape) {
   return text.empty() ? text : kPrefix + ": " + text;
 }
 
+// Throws Error(kBadInput) if there is an obstacle.
+void check_model(const ModelShape& shape) {
+  const std::string obstacle = model_obstacle(shape);
+  if (!obstacle.empty()) throw Error(ErrorKind::kBadInput, obstacle);
+}
+
 int compute_major(int gpu) {
   int major = 0;
   MKBENCH_CUDA(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, gpu));
@@ -288,6 +294,7 @@ class RingEngine final : public LaunchEngine {
 }  // namespace
 
 int64_t ring_device_bytes(const ModelConfig& config, const RingOptions& options) {
+  check_model(config.shape);
   return RingEngine::device_bytes(config, options);
 }
 
@@ -309,8 +316,7 @@ std::string ring_obstacle(const ModelConfig& config, int gpu) {
 }
 
 std::unique_ptr<Engine> make_ring(const ModelWeights& weights, const RingOptions& options) {
-  const std::string obstacle = model_obstacle(weights.config.shape);
-  if (!obstacle.empty()) throw Error(ErrorKind::kBadInput, obstacle);
+  check_model(weights.config.shape);
   check_shapes(weights, kPrefix);
   check_context(kPrefix, weights.config, options.max_context);
   check_device(weights.config.shape, options);

@@ -29,7 +29,8 @@ struct RingOptions {
   const void* kernel = nullptr;
 };
 
-// Bytes of device memory that make_ring() will take.
+// Bytes of device memory that make_ring() will take. Throws Error(kBadInput) for a model without a
+// layout.
 int64_t ring_device_bytes(const ModelConfig& config, const RingOptions& options);
 
 // Why the ring megakernel cannot run this model on this GPU; empty if it can. Allocates nothing.

@@ -132,6 +132,10 @@ TEST_CASE("memory is told before it is taken", "[plain]") {
   REQUIRE(at_1 > 2 * kQwen3_0_6B.parameters(true) + 4 * 32 * kQwen3_0_6B.q_width());
   // 1,000 more positions take 1,000 more rows of the KV cache and of the rotary table.
   REQUIRE(at_1001 - at_1 == 1000 * (kQwen3_0_6B.kv_bytes_per_position() + 64 * 8));
+  ModelConfig other = config;
+  other.shape.head_dim = 80;
+  REQUIRE_THAT(thrown_by([&] { plain_device_bytes(other, {.max_context = 1}); }).message,
+               ContainsText("plain megakernel: no kernel for layers with"));
 }
 
 TEST_CASE("the memory of every published model is its parts", "[plain]") {

@@ -210,6 +210,12 @@ TEST_CASE("memory is told before it is taken", "[ring]") {
   REQUIRE(bytes(1024) - bytes(1) == 1023 * 64 * 8);
   REQUIRE(bytes(1025) - bytes(1024) == 1024 * kQwen3_0_6B.kv_bytes_per_position() + 64 * 8);
   REQUIRE(ring::kv_head_bytes(1024) == 1024u * 2 * 2 * 128);
+  ModelConfig other = config;  // refused without asking a GPU
+  other.shape.qk_norm = false;
+  const Thrown thrown = thrown_by([&] { ring_device_bytes(other, {.max_context = 1}); });
+  REQUIRE(thrown.kind == ErrorKind::kBadInput);
+  REQUIRE_THAT(thrown.message,
+               ContainsText("ring megakernel: no layout for layers unlike Qwen3's"));
 }
 
 // Bytes of each array, from the shapes in LaunchParams.
