@@ -54,3 +54,17 @@ class Decoder:
         """Optional, between decodes, off the clock: the hidden state after `layer` of the last step, [hidden]; with a
         position its KV row, K after RoPE, then V: [2, kv_heads, head_dim]. A tensor or array, or None: not shown. With
         it a report on a wrong decoder names the layer and the phase where the error begins."""
+
+    # Declared for decoders that are written now; this mkbench does not call or read what follows.
+    activations = kv = ""  # what these are rounded to beside the precision: "fp8-e4m3", "int8"; "": nothing else
+
+    def storage(self, name):
+        """Optional: how the weight `name` is kept: {"dtype": "int4", "scale_block": [1, 128], "scale_dtype": "fp16",
+        "zero_dtype": None, "bytes": n}, as mkbench_storage in engine_abi.h."""
+
+    def dequantised(self, name):
+        """Optional: the values of the weight `name` that enter the product: float32, in the tensor's shape."""
+
+    def frames(self, text, logits=None):
+        """Optional: frames of a speech model, as mkbench_frames in engine_abi.h. text: bfloat16 [n, hidden]; returns
+        the codes, integers [n, codebooks]. logits: None, or float32 [n, codebooks, largest head], NaN, to be filled."""

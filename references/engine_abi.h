@@ -135,6 +135,17 @@ static inline const char* mkbench_unlike_qwen3(const mkbench_model* m) {
   return NULL; /* NOLINT(modernize-use-nullptr): C has no nullptr */
 }
 
+/* How values are stored. A scale belongs to a block of scale_out x scale_in values of [out, in];
+ * 0 x 0: there are no scales. The value is scale * (stored - zero), zero 0 if there are none. */
+typedef struct mkbench_storage {
+  uint32_t size;
+  int32_t dtype;               /* MKBENCH_BF16, ... */
+  int32_t scale_out, scale_in; /* 1 x the row's length: a scale a row; 128 x 128: a scale a block */
+  int32_t scale_dtype;         /* 0: there are no scales */
+  int32_t zero_dtype;          /* 0: there are no zero points; else one beside each scale */
+  uint64_t bytes;              /* that a step reads: values, scales and zero points */
+} mkbench_storage;
+
 /* A weight: row-major, Hugging Face's name and shape. */
 typedef struct mkbench_tensor {
   uint32_t size;
@@ -144,6 +155,9 @@ typedef struct mkbench_tensor {
   uint64_t bytes;
   int32_t rank;     /* 1 to 4 */
   int64_t shape[4]; /* [out, in]; those from `rank` on are 1 */
+  /* NULL where data holds the values themselves, as it does in every model today. */
+  const mkbench_storage* storage;
+  const void *scales, *zeros; /* row-major, one for each block; zeros packed as the values are */
 } mkbench_tensor;
 
 /* The arguments of open(). All that they point to stays valid until close(). The tensors belong to
@@ -198,6 +212,18 @@ typedef struct mkbench_show {
   int32_t layer, position;
   float* out; /* host memory */
 } mkbench_show;
+
+/* The arguments of frames(): n frames of a speech model, whose text came through decode() by vectors.
+ * A frame: the talker's last hidden vector gives code 0, the code predictor the other ones; the sum
+ * of their embeddings and a row of `text` is the input of the talker's next step. All choices are
+ * greedy, as in decode(). Everything is in memory of the device of open(). */
+typedef struct mkbench_frames {
+  uint32_t size;
+  int32_t n, codebooks;
+  const uint16_t* text; /* bf16 [n, hidden] */
+  int32_t* codes;       /* [n, codebooks], -1 beforehand */
+  float* logits;        /* NULL, or fp32 [n, codebooks, largest head], NaN beforehand */
+} mkbench_frames;
 
 /* Slots of save(): 0 to 3. */
 enum { MKBENCH_SLOTS = 4 };
@@ -271,6 +297,18 @@ typedef struct mkbench_engine_abi {
 
   /* Fills args->out between decodes, off the clock. */
   int32_t (*show)(mkbench_engine* engine, const mkbench_show* args);
+
+  /* From here on: declared for engines that are written now, not called by this mkbench. */
+
+  /* How the engine keeps the weight `name` while it decodes; NULL: as it was handed out. */
+  const mkbench_storage* (*storage)(mkbench_engine* engine, const char* name);
+  /* The values of the weight `name` that enter the product, fp32, in the tensor's shape, host
+   * memory. */
+  int32_t (*dequantised)(mkbench_engine* engine, const char* name, float* values);
+  int32_t (*frames)(mkbench_engine* engine, const mkbench_frames* args);
+  /* What activations and KV rows are rounded to beside the precision: MKBENCH_FP8_E4M3, MKBENCH_INT8;
+   * 0: to nothing else. */
+  int32_t activations, kv;
 } mkbench_engine_abi;
 
 /* The one exported function. */

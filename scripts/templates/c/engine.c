@@ -240,23 +240,30 @@ static const char* last_error(mkbench_engine* e) { return e != NULL ? e->error :
 static const volatile int32_t* progress(mkbench_engine* e) { return &e->running; }
 
 const mkbench_engine_abi* mkbench_engine_table(void) {
-  static const mkbench_engine_abi table = {
-      sizeof(mkbench_engine_abi), MKBENCH_ENGINE_ABI_VERSION, "@NAME@", /* as reports show it */
-      MKBENCH_DEVICE_CPU,
-      /* Add MKBENCH_NOT_DETERMINISTIC where equal input may give other bits. Leave out what you do
-       * not offer: without logits, tokens alone are judged; without forced ids, prefill is called
-       * more often. */
-      MKBENCH_CAN_LOGITS | MKBENCH_CAN_FORCED | MKBENCH_CAN_LATE_ID,
-      /* How logits are judged: FP32_ACCUMULATE rounds only KV rows, RoPE table and one operand of
-       * a product; BF16 rounds as PyTorch does, FP16 to fp16 at the same places; LOSSY is
-       * quantised and ranked with no other. */
-      MKBENCH_PRECISION_FP32_ACCUMULATE, 0, /* the most positions; 0: any number */
-      open_engine, close_engine, reset, prefill, decode, last_error, progress, go_back,
-      NULL, /* save, restore: engine_abi.h says what both do; offer both or neither */
-      NULL,
-      NULL, /* set_timeline, phase_name: what each thread did when, for mkbench profile --timeline */
-      NULL,
-      NULL, /* show: hidden states and KV rows, so that a report can say where an error begins */
-  };
+  static mkbench_engine_abi table; /* what is not set is not offered */
+  table.size = sizeof(mkbench_engine_abi);
+  table.version = MKBENCH_ENGINE_ABI_VERSION;
+  table.name = "@NAME@"; /* as reports show it */
+  table.devices = MKBENCH_DEVICE_CPU;
+  /* Add MKBENCH_NOT_DETERMINISTIC where equal input may give other bits. Leave out what you do
+   * not offer: without logits, tokens alone are judged; without forced ids, prefill is called
+   * more often. */
+  table.can = MKBENCH_CAN_LOGITS | MKBENCH_CAN_FORCED | MKBENCH_CAN_LATE_ID;
+  /* How logits are judged: FP32_ACCUMULATE rounds only KV rows, RoPE table and one operand of
+   * a product; BF16 rounds as PyTorch does, FP16 to fp16 at the same places; LOSSY is
+   * quantised and ranked with no other. */
+  table.precision = MKBENCH_PRECISION_FP32_ACCUMULATE;
+  table.max_context = 0; /* the most positions; 0: any number */
+  table.open = open_engine;
+  table.close = close_engine;
+  table.reset = reset;
+  table.prefill = prefill;
+  table.decode = decode;
+  table.last_error = last_error;
+  table.progress = progress;
+  table.rewind = go_back;
+  /* More is optional, as engine_abi.h says: save and restore (both or neither), show (hidden
+   * states and KV rows, so that a report can say where an error begins), set_timeline and
+   * phase_name (what each thread did when, for mkbench profile --timeline). */
   return &table;
 }
