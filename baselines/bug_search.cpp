@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <span>
 
 #include "baselines/deviant_model.h"
 #include "baselines/hooks.h"
@@ -106,10 +107,7 @@ class Search {
     BugFits result;
     result.known = static_cast<int>(known_.size());
     truth_ = tried({}, {}, {});
-    for (const KnownBug& bug : known_) {
-      if (now() >= end_) break;
-      tried_.push_back(tried({bug.deviation}, bug.name, bug.text));
-    }
+    try_known();
     result.tried = static_cast<int>(tried_.size());
     sort();
     // The first run tells most bugs apart; only the best are tried on the others.
@@ -190,9 +188,8 @@ class Search {
     return of_step.masked_select(batch.finite.to(logits.device())).sum().item<double>();
   }
 
-  // Adds what the bugs leave in one batch.
-  void measure(const Batch& batch, Tried& one) const {
-    const Tensor logits = model_.logits(batch.runs, one.bugs);
+  // Adds what bugs leave of the errors of a batch; `logits`: those of the truth with the bugs.
+  void measure(const Batch& batch, const Tensor& logits, Tried& one) const {
     if (batch.logits.defined()) one.distance += squared_distance(batch, batch.logits, logits);
     const Tensor found = batch.found.to(logits.device()).unsqueeze(1);
     const Tensor came = batch.came.to(logits.device());
@@ -206,18 +203,47 @@ class Search {
     one.fit.surprise += surprise.sum().item<double>();
   }
 
-  // The bugs on the first batch.
-  Tried tried(std::vector<Deviation> bugs, std::string name, std::string text) const {
+  // The bugs on the first batch. `logits`: null, or the truth's on it with the bugs.
+  Tried tried(std::vector<Deviation> bugs, std::string name, std::string text,
+              const Tensor* logits = nullptr) const {
     Tried one{std::move(bugs), {}, 0};
     one.fit.name = std::move(name);
     one.fit.text = std::move(text);
-    measure(batches_.front(), one);
+    const Batch& batch = batches_.front();
+    measure(batch, logits ? *logits : model_.logits(batch.runs, one.bugs), one);
     return one;
+  }
+
+  // Each known bug alone, until the time is over.
+  void try_known() {
+    for (auto bug = known_.begin(); bug != known_.end() && now() < end_;) {
+      const auto other = std::find_if(
+          bug, known_.end(), [](const KnownBug& known) { return known.deviation.layer < 0; });
+      if (bug != other) {
+        try_layers({bug, other});
+        bug = other;
+      } else {
+        tried_.push_back(tried({bug->deviation}, bug->name, bug->text));
+        ++bug;
+      }
+    }
+  }
+
+  // Each of these bugs alone; they are in the order that each_alone() takes.
+  void try_layers(std::span<const KnownBug> bugs) {
+    std::vector<Deviation> deviations;
+    for (const KnownBug& bug : bugs) deviations.push_back(bug.deviation);
+    model_.each_alone(
+        batches_.front().runs.front(), deviations, [&](size_t i, const Tensor& logits) {
+          tried_.push_back(tried({deviations[i]}, bugs[i].name, bugs[i].text, &logits));
+          return now() < end_;
+        });
   }
 
   // The bugs on the other batches.
   void go_on(Tried& one) const {
-    for (size_t i = 1; i < batches_.size(); ++i) measure(batches_[i], one);
+    for (size_t i = 1; i < batches_.size(); ++i)
+      measure(batches_[i], model_.logits(batches_[i].runs, one.bugs), one);
   }
 
   double share(double distance) const {

@@ -14,6 +14,10 @@ namespace mkbench {
 
 using at::Tensor;
 
+// Sequences with different bugs that go through the layers together have at most this many rows, which
+// bounds the memory; a longer one goes alone.
+constexpr int64_t kRowsTogether = 1024;
+
 Tensor turn_halves(const Tensor& x, const Tensor& cos, const Tensor& sin) {
   const int64_t n = cos.size(-1);
   const Tensor a = x.narrow(-1, 0, n), b = x.narrow(-1, n, n);
@@ -54,6 +58,30 @@ class DeviantModel::Pass {
     const int layers = static_cast<int>(m_.layers.size());
     for (int l = 0; l < layers; ++l) h = layer(l, h);
     return head(h.flatten(0, 1).index_select(0, steps()));
+  }
+
+  // Of one run, in a pass without bugs.
+  void each_alone(std::span<const Deviation> bugs, const GiveLogits& give) {
+    const auto most = static_cast<size_t>(std::max(int64_t{1}, kRowsTogether / rows_));
+    const int layers = static_cast<int>(m_.layers.size());
+    Tensor h = embed();
+    int l = 0;  // h goes into this layer
+    for (size_t i = 0, first = 0; i < bugs.size(); first = i) {
+      for (; l < bugs[i].layer; ++l) h = layer(l, h);
+      std::vector<Tensor> states;
+      for (; i < bugs.size() && bugs[i].layer == l && i - first < most; ++i) {
+        Pass with_bug = *this;  // knows K and V of the layer before
+        with_bug.bugs_ = bugs.subspan(i, 1);
+        states.push_back(with_bug.layer(l, h));
+      }
+      Pass behind = *this;
+      Tensor all = at::cat(states);
+      for (int later = l + 1; later < layers; ++later) all = behind.layer(later, all);
+      const Tensor logits = head(all.index_select(1, steps()));
+      for (size_t bug = first; bug < i; ++bug) {
+        if (!give(bug, logits[static_cast<int64_t>(bug - first)])) return;
+      }
+    }
   }
 
  private:
@@ -264,7 +292,7 @@ class DeviantModel::Pass {
     const auto* other = find(&Hooks::softmax);
     const Tensor shares = other != nullptr ? (*other)(scores) : at::softmax(scores, -1);
     const Tensor mixed = round(at::matmul(round(shares), v)).transpose(1, 2);
-    return round(apply(mixed.reshape({count(), rows_, m_.shape.q_width()}), w.o_proj));
+    return round(apply(mixed.flatten(2), w.o_proj));
   }
 
   // --- head ---
@@ -280,7 +308,7 @@ class DeviantModel::Pass {
   const ModelTensors& m_;
   const Rope& rope_;
   std::vector<Sequence> runs_;
-  const std::span<const Deviation> bugs_;
+  std::span<const Deviation> bugs_;
   const bool rounded_;
   int64_t rows_ = 0;  // of the longest run
   Tensor decoded_;    // [runs, 1], the first row that decode() computed
@@ -294,6 +322,11 @@ class DeviantModel::Pass {
 Tensor DeviantModel::logits(std::span<const ObservedRun> runs, std::span<const Deviation> bugs,
                             bool rounded) const {
   return Pass(m_, rope_, runs, bugs, rounded).logits();
+}
+
+void DeviantModel::each_alone(const ObservedRun& run, std::span<const Deviation> bugs,
+                              const GiveLogits& give) const {
+  Pass(m_, rope_, {&run, 1}, {}, false).each_alone(bugs, give);
 }
 
 }  // namespace mkbench

@@ -2,6 +2,8 @@
 // of a failing engine. For .cpp files of this folder only, as eager_model.h.
 #pragma once
 
+#include <cstddef>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -22,6 +24,13 @@ class DeviantModel {
   // [steps, vocab]. `rounded`: every result of an operation is rounded to bf16, as eager does.
   at::Tensor logits(std::span<const ObservedRun> runs, std::span<const Deviation> bugs,
                     bool rounded = false) const;
+
+  // Gives the logits of the run's last found.size() rows with each of the bugs alone, until `give`
+  // returns false. Every bug is of a single layer, those of lower layers first: the layers before a
+  // bug's run once for all, and those behind it once for several bugs of the layer.
+  using GiveLogits = std::function<bool(size_t bug, const at::Tensor& logits)>;
+  void each_alone(const ObservedRun& run, std::span<const Deviation> bugs,
+                  const GiveLogits& give) const;
 
  private:
   class Pass;

@@ -60,16 +60,17 @@ std::vector<KnownBug> BugTable::list() const {
     bug.deviation = {row.hooks, layer};
     bug.name = row.name, bug.text = where + row.text;
   };
-  for (const bool rare : {false, true}) {
-    for (const Row& row : rows_) {
-      if (row.kind != kInLayersAlone && (row.kind == kRare) == rare) put(row, -1, "");
-    }
+  for (const Row& row : rows_) {
+    if (row.kind == kFrequent || row.kind == kInLayersToo) put(row, -1, "");
   }
   for (int layer = 0; layer < config.shape.layers; ++layer) {
     for (const Row& row : rows_) {
       if (row.kind == kInLayersAlone || row.kind == kInLayersToo)
         put(row, layer, "layer " + std::to_string(layer) + ": ");
     }
+  }
+  for (const Row& row : rows_) {
+    if (row.kind == kRare) put(row, -1, "");
   }
   return bugs;
 }

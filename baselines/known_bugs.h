@@ -22,8 +22,8 @@ struct KnownBug {
   std::string name, text;  // as in BugFit
 };
 
-// The bugs that a model of this config can have and `rows` rows of it can show, frequent ones
-// first. Those of single layers come behind all others.
+// The bugs that a model of this config can have and `rows` rows of it can show: frequent ones, then
+// those of single layers, from layer 0 on, then rare ones.
 std::vector<KnownBug> known_bugs(const ModelConfig& config, int rows);
 
 }  // namespace mkbench
