@@ -115,14 +115,17 @@ std::string missing_or_repeated(const Steps& seen) {
 }
 
 std::string late(const Steps& seen) {
-  const size_t wrong = count(seen, [](const Seen& s) { return s.wrong; }).all;
-  const size_t late =
-      count(seen, [](const Seen& s) { return s.wrong && s.forced.id == s.input(); }).all;
-  if (late < kFewSteps || !most(late, wrong)) return "";
+  size_t late = 0, all = 0;
+  for (const Seen& s : seen) {
+    if (s.truth().token == s.input()) continue;
+    ++all;
+    late += s.forced.id == s.input();
+  }
+  if (late < kFewSteps || !most(late, all)) return "";
   return fmt::format(
-      "at {} of {} wrong steps the id is the step's input, which is the right id of the step "
-      "before: do ids come out one step late?",
-      late, wrong);
+      "at {} of {} steps whose right id is another the id is the step's input, which is the right "
+      "id of the step before: do ids come out one step late?",
+      late, all);
 }
 
 // The smallest modulus that puts all ids into one class, and that `takes` accepts; 0: none.

@@ -156,27 +156,29 @@ TEST_CASE("facts: one id at every step, from eight steps on, where the truth's d
   CHECK_THAT(other.facts(), !ContainsText("the id is"));
 }
 
-TEST_CASE("facts: ids one step late, at nine of ten wrong steps") {
-  for (const int late : {7, 8, 9}) {
-    Run run({5}, 11);
-    for (int t = 0; t < 10; ++t) {
-      const auto at = static_cast<size_t>(t) + 1;
-      if (t >= late && late < 8) break;
-      emits(t < late ? Run::truth(run.seen[at - 1]) : 60)(run.seen[at]);
+TEST_CASE("facts: ids one step late, at nine of ten steps, right ones among them") {
+  struct Row {
+    int late, steps;
+    bool told;
+  };
+  for (const auto& [late, steps, told] :
+       {Row{7, 7, false}, {8, 8, true}, {8, 10, false}, {9, 10, true}, {9, 11, false}}) {
+    Run run({5}, steps);
+    // The first step's input is the prompt's last id.
+    for (int t = 0; t < late; ++t) {
+      const auto at = static_cast<size_t>(t);
+      emits(t == 0 ? 7 : Run::truth(run.seen[at - 1]))(run.seen[at]);
     }
     INFO(run.facts());
-    CHECK(holds_fact(run.facts(), "at 9 of 10 wrong steps the id is the step's input") ==
-          (late == 9));
-    CHECK(holds_fact(run.facts(), "the step's input") == (late == 9));
+    CHECK(holds_fact(run.facts(), "at " + std::to_string(late) + " of " + std::to_string(steps) +
+                                      " steps whose right id is another the id is the step's "
+                                      "input") == told);
+    CHECK(holds_fact(run.facts(), "the step's input") == told);
   }
-  // Right steps whose id is their input do not count.
-  Run right({7, 7, 7, 7, 7, 7, 7, 7}, 2);
-  right.change([](const SeenStep& s) { return s.step > 0; }, emits(60));
-  CHECK_THAT(right.facts(), !ContainsText("the step's input"));
-  // The first step's input is the prompt's last id.
-  Run first({5, 6, 7, 8, 9, 10, 11, 12}, 1);
-  first.change(Run::always, emits(7));
-  CHECK_THAT(first.facts(), ContainsText("at 8 of 8 wrong steps the id is the step's input"));
+  // At the first of the two steps behind each prompt the input is the right id, too.
+  Run same({7, 7, 7, 7, 7, 7, 7, 7}, 2);
+  same.change([](const SeenStep& s) { return s.step > 0; }, emits(7));
+  CHECK_THAT(same.facts(), ContainsText("at 8 of 8 steps whose right id is another"));
 }
 
 TEST_CASE("facts: an id of the same logit that is not the lowest") {
