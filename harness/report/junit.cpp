@@ -124,7 +124,7 @@ Suite engine_suite(const CaseReport& c, const EngineReport& e) {
     suite.cases.push_back(receipts_case(e));
   TestCase verdict = junit_verdict("verdict", e.verdict, e.reasons);
   if (verdict.outcome == Outcome::kFailure && e.parity) {
-    for (const std::string& line : {e.parity->localised, e.parity->diagnosis.text}) {
+    for (const std::string& line : {where_text(*e.parity), e.parity->diagnosis.text}) {
       if (!line.empty()) verdict.detail += (verdict.detail.empty() ? "" : "\n") + line;
     }
   }

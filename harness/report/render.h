@@ -82,6 +82,8 @@ std::string ceiling_note(const CaseReport& c);
 
 // The engine's name as asked for, with the resolved name in brackets if it differs.
 std::string engine_label(const EngineReport& e);
+// Where the failure begins; empty if one bug alone is named, which says what part of the model is wrong.
+std::string where_text(const ParityReport& p);
 // The line of an engine that was judged: tokens, ratios, failed checks and reason; below it, where
 // the failure begins.
 std::string render_parity_line(const EngineReport& e);

@@ -157,6 +157,10 @@ std::string engine_label(const EngineReport& e) {
   return same ? e.name : fmt::format("{} ({})", e.name, e.resolved_name);
 }
 
+std::string where_text(const ParityReport& p) {
+  return p.diagnosis.names.size() == 1 ? "" : p.localised;
+}
+
 std::string render_parity_line(const EngineReport& e) {
   const Verdict v = e.parity->verdict;
   std::string line = fmt::format("parity of {}: ", engine_label(e));
@@ -167,7 +171,8 @@ std::string render_parity_line(const EngineReport& e) {
   if (!e.parity->diagnosis.text.empty())
     line += "\n  - bug: " + one_line(e.parity->diagnosis.text, 600);
   for (const std::string& fact : e.parity->facts) line += "\n  - fact: " + one_line(fact, 400);
-  if (!e.parity->localised.empty()) line += "\n  - where: " + one_line(e.parity->localised, 800);
+  const std::string where = where_text(*e.parity);
+  if (!where.empty()) line += "\n  - where: " + one_line(where, 800);
   if (e.parity->failed_step) {
     const FailedStep& step = *e.parity->failed_step;
     line += fmt::format("\n  - position {} of '{}': the truth's best: {}; the engine's: {}",

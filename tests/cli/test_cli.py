@@ -220,8 +220,13 @@ class MainJob(CliTest):
         self.assertFalse({"ran", "self", "repeats", "isolation", "same"} & failed, failed)
         self.assertIn("layer 0 is the first whose hidden state leaves the band", parity["localised"])
         self.assertTrue(parity["facts"])
-        for line in (parity["localised"], *parity["facts"], parity["reason"][:60]):
-            self.assertEqual((result.stdout + result.stderr).count(line), 1, line)
+        told = result.stdout + result.stderr
+        for line in (*parity["facts"], parity["reason"][:60]):
+            self.assertEqual(told.count(line), 1, line)
+        # One bug is named, and takes the place of where the failure begins.
+        self.assertEqual(parity["diagnosis"]["names"], ["swap_gate_up"])
+        self.assertIn(f"bug: {parity['diagnosis']['text']}\n", result.stdout)
+        self.assertNotIn(parity["localised"], told)
 
     def test_depth_and_prefill_are_checked_live(self):
         result = self.bench("-d", "9", "-p", "12", "--reference", self.short_reference())

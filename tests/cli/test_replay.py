@@ -53,7 +53,7 @@ class Replay(ReplayTest):
         repeated = self.engine(report, "host-twin")["parity"]["failed_step"]
         for field in ("expected", "found", "expected_top", "found_top", "prompt_ids", "forced_ids"):
             self.assertEqual(repeated[field], step[field])
-        self.assertIn("where: ", again.stdout)
+        self.assertIn("bug: the logits are those of: RoPE", again.stdout)
 
     def test_the_file_alone_is_enough(self):
         _, file, step = self.failed()

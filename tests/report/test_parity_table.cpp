@@ -2,8 +2,10 @@
 #include <algorithm>
 #include <string>
 #include <tuple>
+#include <vector>
 
 #include "harness/judge/conclude.h"
+#include "harness/report/junit.h"
 #include "harness/report/render.h"
 #include "tests/support/catch2.h"
 #include "tests/support/example_report.h"
@@ -154,6 +156,14 @@ TEST_CASE("a failing report is brief: ten rows, the reason once, and the facts b
   CHECK((reason < fact && fact < text.find("\n  - where: layer 3")));
   CHECK_THAT(text, ContainsText("- verdict: **FAIL_TOKEN**\n") &&
                        ContainsText("10 of 2,006 rows; --parity-table prints all"));
+  // One bug says what is wrong; where several fit, the place tells more.
+  for (const size_t fitting : {1, 2}) {
+    parity.diagnosis = {.text = "no q_norm", .names = std::vector<std::string>(fitting, "x")};
+    const std::string page = render_markdown(r), junit = render_junit(r);
+    CHECK_THAT(page, ContainsText("\n  - bug: no q_norm\n"));
+    CHECK((page.find("where: layer 3") != std::string::npos) == (fitting == 2));
+    CHECK((junit.find("layer 3") != std::string::npos) == (fitting == 2));
+  }
   // Where the case says more than parity does, it stands below the verdict.
   e.reasons = {"the host died"};
   r.cases[0].reasons.clear();

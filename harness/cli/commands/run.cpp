@@ -315,11 +315,12 @@ class Run {
     report_.cases.push_back(std::move(collector.report()));
   }
 
-  // Prints where a failure begins as soon as that is found. Whole results tell it in the end.
+  // Prints a failure's bug or place as soon as that is found. Whole results tell it in the end.
   void tell_place(const ParityJudged& judged) {
     if (judged.parity.localised.empty() || (settings_.format == "md" && prints_whole(settings_)))
       return;
-    say(judged.engine + ": " + judged.parity.localised);
+    const std::string where = where_text(judged.parity);
+    say(judged.engine + ": " + (where.empty() ? "bug: " + judged.parity.diagnosis.text : where));
     for (const std::string& fact : judged.parity.facts) say(judged.engine + ": fact: " + fact);
   }
 
