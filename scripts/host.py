@@ -205,7 +205,7 @@ class Server:
         self.wire, self.arena, self.ranges = wire, arena, ranges
         self.modules, self.files, self.held = {}, set(), {}
         self.numbers, self.running = 0, None
-        self.launches = -1  # launches that the running engine had made before this call
+        self.before = {}  # what the running engine had done before this call, as `hang` tells it
 
     def answer(self, call: dict) -> dict:
         try:
@@ -224,9 +224,9 @@ class Server:
             return self.wire.answer("progress")
 
     def hang(self) -> dict:
-        """What is known of a hung call: where the engine is, and after how many launches."""
+        """What is known of a hung call: where the engine is, and after how many launches or calls of decode()."""
         place = {key: value for key, value in self.progress().items() if key in ("position", "layer", "phase")}
-        return self.wire.answer("hang", **place, launches=self.launches)
+        return self.wire.answer("hang", **place, **self.before)
 
     def module(self, path: str):
         if path not in self.modules:
@@ -242,7 +242,7 @@ class Server:
         if call["engine"] not in self.held:
             raise HostError("runtime", f"no engine has the number {call['engine']}")
         held = self.held[call["engine"]]
-        self.running, self.launches = held.engine, held.state()["launches"]
+        self.running, self.before = held.engine, {"launches" if held.counted else "decodes": held.state()["launches"]}
         return held
 
     def take_open(self, call: dict) -> dict:
@@ -257,6 +257,7 @@ class Server:
         capabilities = dict(engine.capabilities())
         if not hasattr(engine, "launch_count"):
             capabilities["counted"] = False
+        held.counted = capabilities.get("counted", True)
         opened = self.wire.answer("opened", engine=self.numbers + 1, capabilities=capabilities,
                                   settings=getattr(engine, "settings", ""), state=held.state())
         self.numbers += 1

@@ -81,6 +81,7 @@ class TorchEngine:
         self.pending = None  # the next input that mkbench has asked for
         self.own_pending = None  # the next input that the decoder assumes
         self.event_ms, self.decodes = 0.0, 0
+        self.replays = False  # `consumed` grows within the call
         decoder.open(folder, self.device, self.max_context)
         self.settings = attribute(self.who, decoder, "settings", "", "text", lambda value: isinstance(value, str))
         self.able = self.abilities(pathlib.Path(path), shown)
@@ -115,7 +116,7 @@ class TorchEngine:
         return len(self.consumed)
 
     def progress(self):
-        return getattr(self.decoder, "position", len(self.consumed)), -1, ""
+        return getattr(self.decoder, "position", len(self.consumed) if self.replays else -1), -1, ""
 
     def launch_count(self) -> int:
         return self.decodes
@@ -183,12 +184,16 @@ class TorchEngine:
         """Decodes with a decoder that takes no forced ids: wherever the input differs from its own choice, the sequence
         so far is prefilled again with that id at its end."""
         ids = []
-        for step in range(n):
-            if step > 0 and later:
-                self.pending = later[step - 1]
-            if not self.agreed():
-                self.feed([*self.consumed, self.pending])
-            ids += self.run(1, None, None if logits is None else logits[step:])
+        self.replays = True
+        try:
+            for step in range(n):
+                if step > 0 and later:
+                    self.pending = later[step - 1]
+                if not self.agreed():
+                    self.feed([*self.consumed, self.pending])
+                ids += self.run(1, None, None if logits is None else logits[step:])
+        finally:
+            self.replays = False
         return ids
 
     @torch.no_grad()

@@ -51,28 +51,33 @@ FromHost Server::answer(const ToHost& call) {
 ProgressTold Server::progress() {
   const std::lock_guard lock(mutex_);
   if (running_ == nullptr) return {};
-  const Progress now = running_->progress();
+  const Progress now = running_->engine->progress();
   return {now.position, now.layer, std::string(now.phase)};
 }
 
 HangTold Server::hang() {
   const std::lock_guard lock(mutex_);
   if (running_ == nullptr) return {};
-  const Progress now = running_->progress();
-  return {launches_, now.position, now.layer, std::string(now.phase), running_->standstill()};
+  const Progress now = running_->engine->progress();
+  return {.launches = running_->counted ? launches_ : -1,
+          .decodes = running_->counted ? -1 : launches_,
+          .position = now.position,
+          .layer = now.layer,
+          .phase = std::string(now.phase),
+          .launch = running_->engine->standstill()};
 }
 
-void Server::watch(const Engine* engine) {
+void Server::watch(const HeldEngine* held) {
   const std::lock_guard lock(mutex_);
-  launches_ = engine != nullptr ? engine->launch_count() : -1;
-  running_ = engine;
+  if (held != nullptr) launches_ = held->engine->launch_count();
+  running_ = held;
 }
 
 Server::HeldEngine& Server::engine(int number) {
   const auto found = engines_.find(number);
   if (found == engines_.end())
     throw Error(ErrorKind::kRuntime, fmt::format("no engine has the number {}", number));
-  watch(found->second.engine.get());
+  watch(&found->second);
   called_ = found->second.name + ": ";
   return found->second;
 }
@@ -109,6 +114,7 @@ FromHost Server::take(const OpenCall& call) {
   const Opened opened{number, held.engine->capabilities(),
                       chosen.empty() ? program_.factory.settings(call.request.name) : chosen,
                       state_of(*held.engine)};
+  held.counted = opened.capabilities.counted;
   engines_[number] = std::move(held);
   return opened;
 }

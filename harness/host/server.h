@@ -51,7 +51,7 @@ class Server {
     std::unique_ptr<Engine> engine;
     std::string name;
     int vocab = 0;
-    bool cuda = false;
+    bool cuda = false, counted = true;
   };
 
   void finish(const HeldEngine& held) const;
@@ -82,7 +82,7 @@ class Server {
 
   template <typename Function>
   const Function& offered(const Function& function, const char* what) const;
-  void watch(const Engine* engine);
+  void watch(const HeldEngine* held);
   HeldEngine& engine(int number);
   std::vector<int32_t> decode(Engine& engine, const DecodeCall& call, const int32_t* forced,
                               float* logits);
@@ -97,9 +97,9 @@ class Server {
   int last_number_ = 0;
   std::optional<NvtxRange> shared_range_;  // around several decodes
   std::mutex mutex_;                       // guards running_ and its use by progress() and hang()
-  const Engine* running_ = nullptr;
-  int64_t launches_ = -1;  // launch count of running_ before the running call
-  std::string called_;     // "NAME: " of the engine of the running call; empty without one
+  const HeldEngine* running_ = nullptr;
+  int64_t launches_ = 0;  // launch count of running_ before the running call
+  std::string called_;    // "NAME: " of the engine of the running call; empty without one
 };
 
 }  // namespace mkbench

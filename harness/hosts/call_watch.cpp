@@ -53,9 +53,12 @@ std::string CallWatch::look(pid_t host, const CallLimit& limit,
   cpu_s_ = work.cpu_s;
   if (so_far < tell_at_s_) return "";
   tell_at_s_ *= 2;
-  return fmt::format("{:.0f} s so far (its process {}{}), and at most {:.0f} s", so_far,
-                     computes ? "works" : "is idle", busy ? ", the card is busy" : "",
-                     std::min(limit.longest_s, limit.expected_s + excused_s_));
+  const double still = limit.expected_s + excused_s_;
+  return fmt::format(
+      "{:.0f} s so far (its process {}{}) and is ended after {:.0f} s{}", so_far,
+      computes ? "works" : "is idle", busy ? ", the card is busy" : "", limit.longest_s,
+      still < limit.longest_s ? fmt::format(", or after {:.0f} s if it shows no progress", still)
+                              : "");
 }
 
 }  // namespace mkbench

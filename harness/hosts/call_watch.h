@@ -18,7 +18,7 @@ class CallWatch {
 
   // To be called often while the call is awaited; looks twice a second, and at a call in which nothing
   // is compiled only before it tells, because looking takes time from the host. Returns what to
-  // tell: "20 s so far (its process is idle), and at most 300 s"; mostly empty.
+  // tell: "20 s so far (its process is idle) and is ended after 300 s"; mostly empty.
   std::string look(pid_t host, const CallLimit& limit, const std::function<bool()>& card_busy);
   // The time that does not count for CallLimit::expected_s.
   double excused_s() const { return excused_s_; }

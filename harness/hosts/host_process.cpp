@@ -226,7 +226,7 @@ FromHost HostProcess::wait(const char* what, const CallLimit& limit,
     ask_progress(running);
     obey_interrupt(running, what);
     if (const std::string so_far = watch.look(pid_, limit, card_busy); !so_far.empty())
-      on_wait(fmt::format("'{}' of {} takes {}{}", what, command_.holds, so_far, where()));
+      on_wait(fmt::format("'{}' of {}{} takes {}", what, command_.holds, where(), so_far));
     const double waited = seconds_since(running.begin);
     if (waited - watch.excused_s() < limit.expected_s && waited < limit.longest_s) continue;
     const double still = std::min(kStandstillSeconds, limit.expected_s / 2);

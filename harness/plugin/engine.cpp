@@ -181,7 +181,8 @@ class PluginEngine : public Engine {
   int64_t launch_count() const override { return decodes_; }
   DecodeTimes last_times() const override { return times_; }
   Progress progress() const override {
-    return {progress_ != nullptr ? *progress_ : position_.load(), -1, {}};
+    if (progress_ != nullptr) return {*progress_, -1, {}};
+    return {replays_ ? position_.load() : -1, -1, {}};
   }
   void audit() override { weights_.check(); }
 
@@ -234,6 +235,11 @@ class PluginEngine : public Engine {
   // choice is made pending. If the engine cannot do that either, the sequence so far is prefilled
   // again with the forced id at its end.
   std::vector<int32_t> replay(int n, const int32_t* forced, float* logits_out) {
+    struct Replaying {
+      explicit Replaying(std::atomic<bool>& flag) : on(flag) { on = true; }
+      ~Replaying() { on = false; }
+      std::atomic<bool>& on;
+    } const replaying(replays_);
     std::vector<int32_t> ids;
     for (int t = 0; t < n; ++t) {
       if (t > 0 && forced != nullptr) pending_ = forced[t];
@@ -400,7 +406,8 @@ class PluginEngine : public Engine {
 
   static constexpr int32_t kVectorRow = -1;  // in consumed_: a KV row made from an input vector
   std::vector<int32_t> consumed_;            // ids whose KV rows are written
-  std::atomic<int> position_ = 0;            // consumed_.size(), for progress()
+  std::atomic<int> position_ = 0;            // consumed_.size()
+  std::atomic<bool> replays_ = false;        // position_ moves within the call
   int32_t pending_ = -1;                     // the next input that the harness has set
   int32_t plugin_pending_ = -1;              // the next input that the plugin assumes
   bool clean_ = true;                        // nothing was prefilled since open() or reset()

@@ -385,17 +385,17 @@ struct ProgressTold {
   }
 };
 
-// A host's report on its call that stands still, for a post-mortem; sent over the second channel
-// when kAskHang arrives on it.
+// A host's report on its call that stands still, the answer to kAskHang on the second channel.
 struct HangTold {
   static constexpr char kType[] = "hang";
-  int64_t launches = -1;  // the engine's count before the call; -1: no engine is in a call
+  int64_t launches = -1, decodes = -1;  // before the call: one of the two; -1: no engine is in one
   int position = -1, layer = -1;
-  std::string phase;
+  std::string phase{};
   std::optional<Standstill> launch{};  // absent if the engine cannot tell
   static void fields(auto& v) {
-    list_fields(v, "launches", &HangTold::launches, "position", &HangTold::position, "layer",
-                &HangTold::layer, "phase", &HangTold::phase, "launch", &HangTold::launch);
+    list_fields(v, "launches", &HangTold::launches, "decodes", &HangTold::decodes, "position",
+                &HangTold::position, "layer", &HangTold::layer, "phase", &HangTold::phase, "launch",
+                &HangTold::launch);
   }
 };
 

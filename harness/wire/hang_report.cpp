@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 namespace mkbench {
 namespace {
 
@@ -14,6 +12,22 @@ std::string progress_text(const HangTold& told) {
   if (told.layer >= 0) text += fmt::format(", layer {}", told.layer);
   if (!told.phase.empty()) text += ", phase " + told.phase;
   return text;
+}
+
+// " after 3 launches", " in decode() call 4", and where the progress word stands; empty if no engine is
+// in a call.
+std::string told_text(const HangReport& report) {
+  const HangTold& told = report.told;
+  std::string text;
+  if (told.launches >= 0) {
+    text = fmt::format(" after {} launches", told.launches);
+  } else if (told.decodes >= 0) {
+    text = report.call == "decode" ? fmt::format(" in decode() call {}", told.decodes + 1)
+                                   : fmt::format(" after {} decode() calls", told.decodes);
+  } else {
+    return text;
+  }
+  return text + progress_text(told);
 }
 
 }  // namespace
@@ -29,9 +43,8 @@ void explain_hang(HangReport& report) {
     report.line = "HANG: " + report.finding.text;
     return;
   }
-  report.line = fmt::format("HANG: '{}' of {} {} after {} launches{}", report.call, report.engine,
-                            report.killed ? "does not return" : "stood still",
-                            std::max<int64_t>(report.told.launches, 0), progress_text(report.told));
+  report.line = fmt::format("HANG: '{}' of {} {}{}", report.call, report.engine,
+                            report.killed ? "does not return" : "stood still", told_text(report));
 }
 
 }  // namespace mkbench

@@ -22,6 +22,7 @@ namespace {
 std::vector<std::string> done;          // what engines and the program did, in order
 std::function<void(int)> at_decode;     // Script::before of the engines
 std::vector<const void*> weights_read;  // of each engine that was made
+bool counted = true;                    // capability of engines that are opened
 
 Script told() {
   Script script;
@@ -35,6 +36,11 @@ Script told() {
 class ToldEngine final : public ScriptedEngine {
  public:
   ToldEngine() : ScriptedEngine(told()) {}
+  EngineCapabilities capabilities() const override {
+    EngineCapabilities can = ScriptedEngine::capabilities();
+    can.counted = counted;
+    return can;
+  }
   void audit() override { done.emplace_back("audit"); }
   Timeline timeline() override {
     Timeline timeline;
@@ -209,15 +215,20 @@ TEST_CASE("whatever an engine throws is an answer with its name, and a hang is t
   served.decode({.engine = engine, .n = 2});
   served.decode({.engine = engine, .n = 2});
   CHECK(served.server.hang().launches == 1);  // before the second of two
+  CHECK(served.server.hang().decodes == -1);
   CHECK(served.server.hang().position == 6);
   CHECK(served.server.progress().position == 6);
+  counted = false;
   const int other = served.open();
+  counted = true;
   CHECK(weights_read.size() == 2);
   CHECK(weights_read[0] == weights_read[1]);  // loaded once for both
   served.ask<Answered>(PlainCall{engine, Verb::kClose});
   CHECK(served.server.progress().position == ProgressTold{}.position);
   CHECK(served.ask<Failed>(RewindCall{engine, 1}).message == "no engine has the number 1");
   served.prefill(other, {1});
+  CHECK(served.server.hang().launches == -1);
+  CHECK(served.server.hang().decodes == 0);
   served.ask<Answered>(PlainCall{other, Verb::kClose});
   served.open();
   CHECK(weights_read.back() != nullptr);

@@ -200,10 +200,16 @@ TEST_CASE("a call that takes long is told again and again, with what is waited f
   host.process.facts();
   failure_of(host.process, {4.5, 60});
   REQUIRE(told.size() >= 2);
-  CHECK_THAT(told[0], ContainsText("'finish' of ") &&
-                          ContainsText(" takes 1 s so far (its process is idle), and at most 4 s"));
-  CHECK_THAT(told[0], ContainsText(", position 12"));
+  CHECK_THAT(told[0],
+             ContainsText("'finish' of ") &&
+                 ContainsText(", position 12 takes 1 s so far (its process is idle) and is ended "
+                              "after 60 s, or after 4 s if it shows no progress"));
   CHECK_THAT(told[1], ContainsText(" takes 2 s so far"));
+  ScriptHost strict(in_call("time.sleep(1000)"));
+  strict.process.on_wait = host.process.on_wait;
+  strict.process.tell_after_s = 1;
+  failure_of(strict.process, {2, 2});
+  CHECK_THAT(told.back(), ContainsText(" and is ended after 2 s") && !ContainsText("progress"));
 }
 
 TEST_CASE("a call that moves goes on beyond its limit, to the end of all time at most") {

@@ -169,7 +169,7 @@ class Broken(PluginTest):
         """The deadline ends a hang, and its silence tells it from slow work."""
         engine = self.check("naive_cpu_hang", "HANG", 7, "no progress for ", "--timeout", "4")
         self.assertRegex(engine["reasons"][0], r"killed [4-9]\.\d s after 'decode' began, position 16; "
-                                              r"HANG: 'decode' of .*naive_cpu_hang\.so does not return after 0 launches, "
+                                              r"HANG: 'decode' of .*naive_cpu_hang\.so does not return in decode\(\) call 1, "
                                               r"its progress word says position 16; see hang\.json$")
 
     def test_many_in_one_run(self):

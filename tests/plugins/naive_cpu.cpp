@@ -419,7 +419,7 @@ const mkbench_engine_abi* mkbench_engine_table(void) {
     t.prefill = prefill;
     t.decode = decode;
     t.last_error = last_error;
-    t.progress = progress;
+    if constexpr ((NAIVE_CAN) != 0) t.progress = progress;
     if (kBare) return t;
     t.precision = MKBENCH_PRECISION_FP32_ACCUMULATE;
     t.rewind = go_back;

@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <fstream>
+#include <string>
 
 #include "tests/scripts/python_engine.h"
 #include "tests/support/catch2.h"
@@ -175,6 +177,22 @@ TEST_CASE("a decoder's position is read while it runs") {
   python.open().prefill(std::vector<int32_t>{1, 2});
   python.engine->decode(1);
   CHECK(python.engine->progress().position == 77);
+}
+
+TEST_CASE("a decoder without a position shows progress only where ids are forced one by one") {
+  PythonDecoder python(
+      "    def decode(self, n):\n        engine = sys._getframe(1).f_locals['self']\n"
+      "        open(__file__ + '.places', 'a').write(f'{engine.progress()[0]} ')\n"
+      "        return super().decode(n)");
+  python.open().prefill(std::vector<int32_t>{1, 2});
+  python.engine->decode(1);
+  const int32_t forced[] = {0, 2};
+  python.engine->decode(2, forced);
+  python.engine->decode(1);
+  std::ifstream file(python.request.name + ".places");
+  std::string places;
+  std::getline(file, places);
+  CHECK(places == "-1 2 3 -1 ");
 }
 
 TEST_CASE("a decoder is opened with at most its context_limit") {

@@ -119,23 +119,30 @@ TEST_CASE("a hang is told with as much as its process has answered") {
     HangReport report;
     const char* line;
   };
-  const auto report = [](bool answered, bool killed, HangTold told) {
-    HangReport made{.engine = "e", .call = "decode", .line = {}};
+  const auto report = [](bool answered, bool killed, HangTold told, const char* call = "decode") {
+    HangReport made{.engine = "e", .call = call, .line = {}};
     made.answered = answered, made.killed = killed, made.told = std::move(told);
     return made;
   };
   for (auto& [found, line] :
-       {Row{report(false, true, {}), "does not return, and its process does not answer"},
-        Row{report(true, true, {}),
-            "does not return after 0 launches, and it has no progress word"},
-        Row{report(true, false, {2, 0, -1, "", {}}),
-            "stood still after 2 launches, its progress word says position 0"},
-        Row{report(true, false, {0, 7, 0, "qkv", {}}),
-            "stood still after 0 launches, its progress word says position 7, layer 0, phase "
-            "qkv"}}) {
+       {Row{report(false, true, {}),
+            "'decode' of e does not return, and its process does not answer"},
+        Row{report(true, true, {}, "open"), "'open' of e does not return"},
+        Row{report(true, true, {.launches = 0}),
+            "'decode' of e does not return after 0 launches, and it has no progress word"},
+        Row{report(true, false, {.launches = 2, .position = 0}),
+            "'decode' of e stood still after 2 launches, its progress word says position 0"},
+        Row{report(true, true, {.decodes = 0}),
+            "'decode' of e does not return in decode() call 1, and it has no progress word"},
+        Row{report(true, true, {.decodes = 3}, "prefill"),
+            "'prefill' of e does not return after 3 decode() calls, and it has no progress word"},
+        Row{report(true, false, {.launches = 0, .position = 7, .layer = 0, .phase = "qkv"}),
+            "'decode' of e stood still after 0 launches, its progress word says position 7, layer "
+            "0, "
+            "phase qkv"}}) {
     HangReport explained = found;
     explain_hang(explained);
-    CHECK(explained.line == std::string("HANG: 'decode' of e ") + line);
+    CHECK(explained.line == std::string("HANG: ") + line);
   }
 }
 
