@@ -122,6 +122,7 @@ std::string HostProcess::post_mortem(const char* what, double seconds, bool kill
   }
   explain_hang(report);
   if (killed) report.stacks = take_stacks(pid_);
+  explain_stacks(report);
   on_hang(report);
   return report.line;
 }

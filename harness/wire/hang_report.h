@@ -42,5 +42,8 @@ using OnHang = std::function<void(HangReport&)>;  // may add to its line
 
 // Fills in `finding` and `line` from `told`.
 void explain_hang(HangReport& report);
+// Adds to them what cuda-gdb has seen of a grid larger than the card holds at a time, if the engine
+// has told nothing of its launch.
+void explain_stacks(HangReport& report);
 
 }  // namespace mkbench

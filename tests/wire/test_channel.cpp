@@ -146,6 +146,50 @@ TEST_CASE("a hang is told with as much as its process has answered") {
   }
 }
 
+TEST_CASE("a grid of which the card holds the first blocks alone is told from cuda-gdb's lists") {
+  const auto told = [](const std::string& size, const std::string& blocks) {
+    HangReport report{.engine = "e", .call = "decode", .line = "HANG"};
+    report.stacks = {
+        {.tool = "gdb", .text = "#0 wait()", .why = ""},
+        {.tool = "cuda-gdb",
+         .text = "  Kernel Parent Dev Grid Status   SMs Mask GridDim BlockDim Invocation\n"
+                 "       0      -   0    1 Active 0x00000001 (4,1,1) (32,1,1) small()\n"
+                 "*      3      -   0    2 Active 0x00ffffff " +
+                 size +
+                 "\n"
+                 "  BlockIdx To BlockIdx Count   State\nKernel 0\n"
+                 "   (0,0,0)     (3,0,0)     4 running\nKernel 3\n" +
+                 blocks + "#0 f<8><<<(170,1,1)>>>\n",
+         .why = ""}};
+    return report;
+  };
+  const std::string first = "*  (0,0,0)   (131,0,0)   132 running\n";
+  HangReport found = told("(170,1,1) (128,1,1) void f<8>(x=0x7f, n=(1,2))", first);
+  explain_stacks(found);
+  CHECK(found.line ==
+        "HANG; of the 170 blocks of kernel 'void f<8>' the card holds the first 132: if these wait "
+        "for "
+        "the others, they wait for blocks that cannot start");
+  CHECK(found.finding.cause == HangCause::kNotResident);
+  found = told("(100,2,1) (128,1,1)", "*  (0,0,0)   (31,1,0)   132 running\n");
+  explain_stacks(found);
+  CHECK_THAT(found.line, ContainsText("HANG; of the 200 blocks the card holds the first 132: "));
+  for (const auto& [size, blocks] :
+       {std::pair<std::string, std::string>{"(132,1,1) (128,1,1)", first},
+        {"(170,1,1) (128,1,1)", ""},
+        {"(170,1,1) (128,1,1)", "*  (1,0,0)   (132,0,0)   132 running\n"},
+        {"(170,1,1) (128,1,1)", "*  (0,0,0)   (131,0,0)   131 running\n"},
+        {"(170,1,1) (128,1,1)", first + "   (140,0,0)   (141,0,0)   2 running\n"}}) {
+    HangReport other = told(size, blocks);
+    explain_stacks(other);
+    CHECK((other.line == "HANG" && other.finding.cause == HangCause::kUnknown));
+  }
+  HangReport knows = told("(170,1,1) (128,1,1)", first);
+  knows.told.launch.emplace();
+  explain_stacks(knows);
+  CHECK(knows.line == "HANG");
+}
+
 TEST_CASE("ids and logits of a decode have places of their own") {
   for (const int n : {0, 1, 16, 17}) {
     const DecodeArena without(n, false, 100), with(n, true, 100);
