@@ -26,6 +26,19 @@ std::string duration_text(double seconds) {
   return fmt::format("{:.1f} h", seconds / 3600);
 }
 
+std::string CaseOutlook::text() const {
+  std::string text = fmt::format("{}: {:.1f} MB needed, {:.1f} MB free", name,
+                                 static_cast<double>(memory.taken()) / 1e6,
+                                 static_cast<double>(memory.free) / 1e6);
+  if (forecast.seconds() > 0) {
+    text += fmt::format("; about {} (judging {}, timing {}, scoring {})",
+                        duration_text(forecast.seconds()), duration_text(forecast.judging_s),
+                        duration_text(forecast.timing_s), duration_text(forecast.scoring_s));
+  }
+  for (const std::string& one : forecast.unknown) text += fmt::format("; {}: pace not known", one);
+  return text;
+}
+
 void Outlook::predict(std::vector<CaseJob> jobs, bool measure, bool whole) {
   std::set<std::string> stated;
   for (CaseJob& planned : jobs) {

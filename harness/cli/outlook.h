@@ -20,6 +20,8 @@ struct CaseOutlook {
   std::string refusal;    // why it does not fit into memory, and what would; else empty
 
   bool fits() const { return memory.fits(); }
+  // "tiny d=512 n=64: 12.3 MB needed, 900.0 MB free; about 5.0 s (judging ...); ring: pace not known".
+  std::string text() const;
 };
 
 class Outlook {

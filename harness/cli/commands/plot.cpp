@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <optional>
+
 #include "harness/archive/recompute.h"
 #include "harness/cli/command_line.h"
 #include "harness/cli/python_script.h"
@@ -37,7 +40,26 @@ int draw(const Picture& picture, const std::vector<fs::path>& reports, const fs:
   return status;
 }
 
+template <typename Suits>
+bool any_engine(const Report& report, const Suits& suits) {
+  return std::any_of(report.cases.begin(), report.cases.end(), [&](const CaseReport& c) {
+    return std::any_of(c.engines.begin(), c.engines.end(), suits);
+  });
+}
+
 }  // namespace
+
+bool has_errors(const Report& report) {
+  return any_engine(report, [](const EngineReport& e) {
+    if (times_allowed(e.verdict) || !e.parity) return false;
+    const std::optional<FailedStep>& step = e.parity->failed_step;
+    return !e.parity->error_by_position.empty() || (step && !step->error_by_layer.empty());
+  });
+}
+
+bool has_times(const Report& report) {
+  return any_engine(report, [](const EngineReport& e) { return e.ms_per_tok.has_value(); });
+}
 
 std::vector<std::string> picture_report(const fs::path& folder, bool plots) {
   std::vector<std::string> warnings;

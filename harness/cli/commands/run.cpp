@@ -176,22 +176,13 @@ class Run {
     outlook_.predict(plan.jobs, !settings_.only, true);
     std::vector<Verdict> ends;
     for (const CaseOutlook& one : outlook_.cases()) {
-      const Forecast& cast = one.forecast;
-      fmt::print("case {}: {:.1f} MB needed, {:.1f} MB free", one.name,
-                 in_megabytes(one.memory.taken()), in_megabytes(one.memory.free));
-      if (cast.seconds() > 0) {
-        fmt::print("; about {} (judging {}, timing {}, scoring {})", duration_text(cast.seconds()),
-                   duration_text(cast.judging_s), duration_text(cast.timing_s),
-                   duration_text(cast.scoring_s));
-      }
-      for (const std::string& name : cast.unknown) fmt::print("; {}: pace not known", name);
-      fmt::print("\n");
+      fmt::print("case {}\n", one.text());
       if (!one.residency.empty()) say(one.name + ": " + one.residency);
       if (!one.fits()) {
         say(fmt::format("{}: {}", one.name, one.refusal));
         ends.push_back(Verdict::kEnvUnfit);
       }
-      for (const auto& [verdict, why] : cast.refusals) {
+      for (const auto& [verdict, why] : one.forecast.refusals) {
         say(fmt::format("{}: {}: it would end as {}", one.name, why, verdict_name(verdict)));
         ends.push_back(verdict);
       }
@@ -224,20 +215,7 @@ class Run {
   }
 
   bool plots_come() const { return settings_.plot && !settings_.whole_parity; }
-  bool pictures_come() const { return settings_.plot && (plots_come() || any_engine(has_errors)); }
-
-  static bool has_errors(const EngineReport& e) {
-    if (times_allowed(e.verdict) || !e.parity) return false;
-    const std::optional<FailedStep>& step = e.parity->failed_step;
-    return !e.parity->error_by_position.empty() || (step && !step->error_by_layer.empty());
-  }
-  static bool has_times(const EngineReport& e) { return e.ms_per_tok.has_value(); }
-
-  bool any_engine(bool (*suits)(const EngineReport&)) const {
-    return std::any_of(report_.cases.begin(), report_.cases.end(), [&](const CaseReport& c) {
-      return std::any_of(c.engines.begin(), c.engines.end(), suits);
-    });
-  }
+  bool pictures_come() const { return settings_.plot && (plots_come() || has_errors(report_)); }
 
   // All cases of a report share one calibration of the clock, so a resumed run keeps that of the
   // interrupted run.
@@ -386,7 +364,7 @@ class Run {
     std::error_code ignored;
     fs::remove(folder_ / kPageName, ignored);  // the interrupted run's page, if this run resumes it
     if (!pictures_come()) return;
-    const bool plots = any_engine(has_errors) || (!report_.interrupted && any_engine(has_times));
+    const bool plots = has_errors(report_) || (!report_.interrupted && has_times(report_));
     for (const std::string& warning : picture_report(folder_, plots)) say("warning: " + warning);
   }
 
