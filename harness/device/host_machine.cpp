@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <sched.h>
 #include <sys/statvfs.h>
 #include <sys/utsname.h>
 
@@ -23,6 +22,7 @@
 
 #include "harness/settings/values.h"
 #include "references/base/free_memory.h"
+#include "references/base/usable_cores.h"
 
 namespace mkbench {
 namespace {
@@ -46,24 +46,6 @@ std::string text_of(const fs::path& path) {
 bool is_there(const fs::path& path) {
   std::error_code error;
   return fs::exists(path, error);
-}
-
-double usable_cores(const fs::path& root) {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  double cores = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set)
-                                                             : std::thread::hardware_concurrency();
-  for (const CgroupFolder& folder : cgroup_folders(root, "cpu")) {
-    double quota = 0, period = 0;  // microseconds; "max" or -1 is no quota
-    if (folder.version2) {
-      std::ifstream(folder.path / "cpu.max") >> quota >> period;
-    } else {
-      std::ifstream(folder.path / "cpu.cfs_quota_us") >> quota;
-      std::ifstream(folder.path / "cpu.cfs_period_us") >> period;
-    }
-    if (quota > 0 && period > 0) cores = std::min(cores, quota / period);
-  }
-  return cores;
 }
 
 // Total and free bytes of the disk that holds `folder`; zeros if statvfs() fails.

@@ -4,7 +4,6 @@
 #include <chrono>
 #include <memory>
 #include <mutex>
-#include <thread>
 #include <utility>
 
 #include "kernels/host_twin/exchange.h"
@@ -13,6 +12,7 @@
 #include "kernels/host_twin/scheduler.h"
 #include "kernels/host_twin/workspace.h"
 #include "references/base/error.h"
+#include "references/base/parallel.h"
 #include "references/model/rope.h"
 
 namespace mkbench {
@@ -103,8 +103,7 @@ HostTwinOptions checked(HostTwinOptions o, const ModelWeights& weights) {
   require_range("threads", o.threads, 0, kMaxBlocks);
   require_range("stall_ms", o.stall_ms, 1, 24 * 3600 * 1000);
   require_range("stall_block", o.stall_block, -1, o.blocks - 1);
-  const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  if (o.threads == 0) o.threads = std::min(cores, kMaxDefaultThreads);
+  if (o.threads == 0) o.threads = std::min(thread_count(0), kMaxDefaultThreads);
   o.threads = std::min(o.threads, o.blocks);  // a thread without a block has nothing to do
   return o;
 }

@@ -5,14 +5,18 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <filesystem>
 #include <thread>
 #include <vector>
 
+#include "references/base/usable_cores.h"
+
 namespace mkbench {
 
-// The number of threads to use for a setting of `wanted`: 0 or less means all cores.
-inline int thread_count(int wanted) {
-  return wanted > 0 ? wanted : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+// The number of threads to use for a setting of `wanted`: 0 or less means usable_cores(root), rounded
+// down, but at least 1.
+inline int thread_count(int wanted, const std::filesystem::path& root = "/") {
+  return wanted > 0 ? wanted : std::max(1, static_cast<int>(usable_cores(root)));
 }
 
 // Calls body(begin, end) for consecutive chunks of at most `chunk` indices. `body` must not throw.

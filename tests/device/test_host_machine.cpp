@@ -4,6 +4,7 @@
 
 #include "harness/device/fitness.h"
 #include "harness/device/host_machine.h"
+#include "references/base/parallel.h"
 #include "tests/support/catch2.h"
 #include "tests/support/micro_model.h"
 
@@ -36,6 +37,10 @@ TEST_CASE("cores are those of the affinity and of every group's quota") {
   CHECK(root.read().cores == all);
   root.write("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "25000\n");
   CHECK(root.read().cores == 0.25);
+  CHECK(thread_count(0, root.folder.path()) == 1);
+  CHECK(thread_count(3, root.folder.path()) == 3);
+  root.write("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "199999\n");
+  CHECK(thread_count(0, root.folder.path()) == 1);
 }
 
 TEST_CASE("memory in all is the machine's or the container's") {

@@ -17,6 +17,7 @@
 #include "harness/selftest/lanes.h"
 #include "references/base/error.h"
 #include "references/base/json_strict.h"
+#include "references/base/parallel.h"
 #include "references/model_row.h"
 
 namespace mkbench {
@@ -72,7 +73,7 @@ class Lanes {
 
   void run() {
     {
-      const size_t cores = std::max(1u, std::thread::hardware_concurrency());
+      const auto cores = static_cast<size_t>(thread_count(0));
       std::vector<std::jthread> team;
       for (size_t t = 0; t < std::min(cores, host_.size()); ++t) {
         team.emplace_back([this] {
