@@ -140,10 +140,12 @@ class HostServices::CardWatch {
 };
 
 HostServices::HostServices(const CaseJob& job, Hosts& hosts,
-                           std::function<uint64_t(uint64_t bound)> random)
+                           std::function<uint64_t(uint64_t bound)> random,
+                           std::function<CpuReading()> cpu)
     : job_(job),
       hosts_(hosts),
       random_(std::move(random)),
+      cpu_(std::move(cpu)),
       flush_{job.cuda(), job.gpu},
       watch_(std::make_unique<CardWatch>(job_, hosts_)) {
   hosts.hold_one(job.one_at_a_time);
@@ -277,7 +279,10 @@ int64_t HostServices::held_bytes() const {
 }
 
 TimedCall HostServices::timed(Engine& engine, const std::function<void()>& call) const {
-  return watch_->time(engine, call);
+  const CpuReading before = cpu_();
+  TimedCall timed = watch_->time(engine, call);
+  pressure_.add(before, cpu_());
+  return timed;
 }
 
 void HostServices::watch_card(bool on) const { watch_->watch(on); }

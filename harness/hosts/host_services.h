@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/device/cpu_pressure.h"
 #include "harness/flow/interrupt.h"
 #include "harness/flow/services.h"
 #include "harness/hosts/hosts.h"
@@ -23,8 +24,10 @@ TimedCall time_in_host(const TimedCall& here, const HostInterval& there);
 class HostServices final : public FlowServices {
  public:
   // `hosts` must outlive the services. `random`: a seeded source makes a run repeatable.
-  HostServices(const CaseJob& job, Hosts& hosts,
-               std::function<uint64_t(uint64_t bound)> random = random_below);
+  HostServices(
+      const CaseJob& job, Hosts& hosts,
+      std::function<uint64_t(uint64_t bound)> random = random_below,
+      std::function<CpuReading()> cpu = [] { return read_cpu(); });
   ~HostServices() override;
 
   double now() const override { return steady_seconds(); }
@@ -61,6 +64,9 @@ class HostServices final : public FlowServices {
   RangeGuard range(const char* name) const override;
   void label_next(Engine& engine, const RangeLabel& label) const override;
 
+  // Why the times of the calls so far are doubtful: what kept the CPUs from them, a clause each.
+  std::vector<std::string> cpu_doubts() const { return pressure_.doubts(); }
+
  private:
   class CardWatch;
 
@@ -70,9 +76,11 @@ class HostServices final : public FlowServices {
   const CaseJob job_;
   Hosts& hosts_;
   const std::function<uint64_t(uint64_t bound)> random_;
+  const std::function<CpuReading()> cpu_;
   const FlushCall flush_;
   const std::unique_ptr<CardWatch> watch_;
   mutable std::map<std::string, std::vector<GreedyReference>> references_;
+  mutable CpuPressure pressure_;               // over the timed calls
   mutable std::optional<int64_t> misaligned_;  // misaligned_bytes() of the model, once asked for
 };
 

@@ -2,6 +2,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/device/cpu_pressure.h"
 #include "harness/device/fitness.h"
 #include "harness/device/host_machine.h"
 #include "references/base/parallel.h"
@@ -41,6 +42,35 @@ TEST_CASE("cores are those of the affinity and of every group's quota") {
   CHECK(thread_count(3, root.folder.path()) == 3);
   root.write("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "199999\n");
   CHECK(thread_count(0, root.folder.path()) == 1);
+}
+
+TEST_CASE("throttled periods of every group, and stolen time of all CPUs, are counted") {
+  const FakeRoot root;
+  CHECK(read_cpu(root.folder.path()).throttled == 0);
+  root.write("proc/self/cgroup", "0::/pod/box\n");
+  root.write("sys/fs/cgroup/pod/box/cpu.stat", "usage_usec 9\nnr_periods 513\nnr_throttled 2\n");
+  root.write("sys/fs/cgroup/pod/cpu.stat", "nr_periods 513\nnr_throttled 500\nthrottled_usec 7\n");
+  root.write("proc/stat", "cpu  1 2 3 4 5 6 7 80 900 1000\ncpu0 1 1 1 1 1 1 1 1 1 1\n");
+  const CpuReading reading = read_cpu(root.folder.path());
+  CHECK(reading.throttled == 502);
+  CHECK(reading.stolen == 80);
+  CHECK(reading.ticks == 108);
+}
+
+TEST_CASE("a quota that stopped a timed call, and much stolen time, are told") {
+  const auto told = [](int64_t throttled, int64_t stolen) {
+    CpuPressure pressure;
+    const CpuReading begin{.throttled = 7, .stolen = 10, .ticks = 1000};
+    pressure.add(begin, {.throttled = 7, .stolen = 10, .ticks = 1500});
+    pressure.add(begin, {.throttled = 7 + throttled, .stolen = 10 + stolen, .ticks = 1500});
+    return pressure.doubts();
+  };
+  CHECK(told(0, 50).empty());
+  REQUIRE(told(1, 50).size() == 1);
+  CHECK_THAT(told(3, 50)[0], ContainsText("stopped processes in 1 of 2 timed calls"));
+  REQUIRE(told(0, 60).size() == 1);
+  CHECK_THAT(told(0, 60)[0], ContainsText("took 6 % of the CPU time in timed calls"));
+  CHECK(CpuPressure().doubts().empty());
 }
 
 TEST_CASE("memory in all is the machine's or the container's") {

@@ -153,12 +153,20 @@ TEST_CASE("the host's interval counts, and must lie inside the parent's") {
   }
 
   TwinHosts twins;
-  const HostServices services(CaseJob{}, twins.hosts);
+  CpuReading cpu;
+  const HostServices services(CaseJob{}, twins.hosts, random_below, [&] { return cpu; });
   const auto engine = services.make_engine(request(), tiny());
   engine->prefill(std::vector<int32_t>{1, 2, 3});
   const TimedCall timed = services.timed(*engine, [&] { engine->decode(2, nullptr, nullptr); });
   CHECK(timed.ms == host_engine(*engine).last_interval().ms());
   CHECK(timed.slack_ms > 0);
+  CHECK(services.cpu_doubts().empty());
+  services.timed(*engine, [&] {
+    engine->decode(2, nullptr, nullptr);
+    ++cpu.throttled;
+  });
+  REQUIRE(services.cpu_doubts().size() == 1);
+  CHECK_THAT(services.cpu_doubts()[0], ContainsText("in 1 of 2 timed calls"));
 }
 
 TEST_CASE("services tell which process held an engine, and what it takes") {

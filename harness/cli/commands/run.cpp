@@ -255,8 +255,10 @@ class Run {
       }
       if (const auto* held = std::get_if<MemoryHeld>(&event)) outlook_.note_held(job, held->bytes);
     });
-    run_case(job, HostServices(job, hosts_), sink);
+    const HostServices services(job, hosts_);
+    run_case(job, services, sink);
     for (const std::string& stray : hosts_.take_strays()) warn(stray);
+    for (const std::string& doubt : services.cpu_doubts()) warn(case_name(job) + ": " + doubt);
     collector.finish(interrupt_count() > 0);
     report_.interrupted = report_.interrupted || collector.interrupted();
     repeat_apart(job, collector.report());
