@@ -1,7 +1,10 @@
 #include "harness/flow/interrupt.h"
 
+#include <fcntl.h>
+#include <termios.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
 
 namespace mkbench {
@@ -9,10 +12,25 @@ namespace {
 
 volatile std::sig_atomic_t interrupts = 0;
 
+// After a hangup, writes to the terminal fail. Puts /dev/null in its place, so that the report is
+// still written.
+void leave_closed_terminal() {
+  const int before = errno;
+  for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
+    termios settings;
+    if (tcgetattr(fd, &settings) == 0 || errno != EIO) continue;
+    const int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
+    dup2(nothing, fd);
+    close(nothing);
+  }
+  errno = before;
+}
+
 // The third interrupt ends the process at once, even while it loads or judges. Its hosts end too,
 // and the next run removes its files from the temporary folder.
-void count_interrupt(int) {
+void count_interrupt(int number) {
   constexpr int kPatience = 3, kInterruptedExit = 130;
+  if (number == SIGHUP) leave_closed_terminal();
   interrupts = interrupts + 1;
   if (interrupts >= kPatience) _exit(kInterruptedExit);
 }
@@ -26,6 +44,9 @@ void install_interrupt_handlers() {
   action.sa_flags = 0;  // no SA_RESTART: an interrupted poll() must return
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
+  struct sigaction hangup = {};
+  sigaction(SIGHUP, nullptr, &hangup);
+  if (hangup.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, nullptr);  // nohup ignores it
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGCHLD, SIG_DFL);  // an inherited SIG_IGN would keep waitpid() from reporting hosts
 }

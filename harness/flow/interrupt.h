@@ -3,10 +3,11 @@
 
 namespace mkbench {
 
-// From this call on SIGINT and SIGTERM are counted and SIGPIPE is ignored.
+// From this call on SIGINT, SIGTERM and SIGHUP are counted (SIGHUP not if it is ignored now, as
+// under nohup), and SIGPIPE is ignored. If the terminal has hung up, output goes to /dev/null.
 void install_interrupt_handlers();
 
-// How many SIGINT and SIGTERM have arrived.
+// How many of these have arrived.
 int interrupt_count();
 
 // Thrown at a safe point of a case or a host after an interrupt.

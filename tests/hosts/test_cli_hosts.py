@@ -4,13 +4,14 @@ The engines are copies of one library, tests/plugins/misbehaving.cpp, whose file
 import json
 import os
 import pathlib
+import pty
 import shutil
 import signal
 import statistics
 import time
 import unittest
 
-from support.cli_support import CliTest, HostsTest
+from support.cli_support import BINARY, CliTest, HostsTest
 
 LIBRARY = pathlib.Path(os.environ["PLUGINS"]) / "misbehaving.so"
 
@@ -288,13 +289,27 @@ class Interrupts(MisbehavingTest):
                 self.check_interrupted(process, 20)
 
     def test_timing(self):
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             with self.subTest(signal=number):
                 process = self.begin(*self.some_prompts())
                 self.wait_for(process, "timing ")
                 process.send_signal(number)
                 report = self.check_interrupted(process, 20, done=self.CASES[:1])
                 self.assertLess(len(self.engine(report, "eager")["samples"]), 1000)
+
+    def test_a_terminal_that_is_closed(self):
+        command = [BINARY, "--device", "cpu", "--no-plot", "--out", str(self.out), "-v", "--model", "tiny", "-n", "7",
+                   "--blocks", "1000", *self.some_prompts()]
+        pid, terminal = pty.fork()
+        if pid == 0:
+            os.execve(BINARY, command, self.own())
+        told = b""
+        while b"timing " not in told:
+            told += os.read(terminal, 4096)
+        os.close(terminal)
+        self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), 130)
+        self.assert_nothing_left()
+        self.assertEqual(self.report()["verdict"]["status"], "INTERRUPTED")
 
     def test_the_second_one_ends_a_call_that_hangs(self):
         self.some_prompts()

@@ -13,11 +13,13 @@
 #include <vector>
 
 #include "harness/device/program_output.h"
+#include "harness/flow/interrupt.h"
 #include "harness/hosts/hosts.h"
 #include "references/base/data_root.h"
 #include "references/base/error.h"
 #include "tests/support/catch2.h"
 #include "tests/support/fake_link.h"
+#include "tests/support/in_child.h"
 #include "tests/support/process_state.h"
 #include "tests/support/random_model.h"
 #include "tests/support/script_host.h"
@@ -112,6 +114,18 @@ TEST_CASE("the end of a host leaves the programs alone that its parent runs") {
   runs.join();
   CHECK(output.text == "whole\n");
   for (const auto& path : {begun, ended}) std::filesystem::remove(path);
+}
+
+TEST_CASE("a hangup is an interrupt, and none under nohup") {
+  for (const bool ignored : {false, true}) {
+    const int count = testing::in_child([ignored] {
+      std::signal(SIGHUP, ignored ? SIG_IGN : SIG_DFL);
+      install_interrupt_handlers();
+      for (const int one : {SIGHUP, SIGTERM}) raise(one);
+      return interrupt_count();
+    });
+    CHECK(count == (ignored ? 1 : 2));
+  }
 }
 
 TEST_CASE("a turn stops every other host, and flushes in the engine's own") {
