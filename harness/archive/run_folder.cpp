@@ -1,7 +1,10 @@
 #include "harness/archive/run_folder.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 
+#include <cerrno>
 #include <ctime>
 
 #include "references/base/error.h"
@@ -33,23 +36,37 @@ std::string utc_now(const char* format) {
   return text;
 }
 
+void lock_folder(const fs::path& folder, const char* option) {
+  const int fd = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);  // open until the end
+  // On a file system without locks flock() fails with another error.
+  if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    throw Error(ErrorKind::kBadInput, fmt::format("{} {}: another run is writing to it; wait until "
+                                                  "that has ended, or name another folder",
+                                                  option, folder.string()));
+  }
+}
+
 fs::path make_output_folder(const std::string& asked) {
   std::error_code error;
   fs::path folder = asked;
   if (asked.empty()) {
     const std::string name = "mkbench-report-" + utc_now("%Y%m%d-%H%M%S");
     folder = name;
-    for (int i = 2; fs::exists(folder); ++i) folder = fmt::format("{}-{}", name, i);
-  } else if (fs::exists(folder) && !(fs::is_directory(folder) && fs::is_empty(folder, error))) {
+    for (int i = 2; !fs::create_directory(folder, error) && !error; ++i)
+      folder = fmt::format("{}-{}", name, i);
+  } else if (!fs::exists(folder)) {
+    fs::create_directories(folder, error);
+  }
+  if (error) {
+    throw Error(ErrorKind::kBadInput,
+                fmt::format("--out {}: {}", folder.string(), error.message()));
+  }
+  lock_folder(folder, "--out");
+  if (!fs::is_directory(folder) || !fs::is_empty(folder, error)) {
     throw Error(ErrorKind::kBadInput,
                 fmt::format("--out {}: is there already and not an empty folder; reports are never "
                             "overwritten",
                             asked));
-  }
-  fs::create_directories(folder, error);
-  if (error) {
-    throw Error(ErrorKind::kBadInput,
-                fmt::format("--out {}: {}", folder.string(), error.message()));
   }
   return folder;
 }

@@ -14,8 +14,12 @@ namespace mkbench {
 // The current time in UTC; `format` as for strftime().
 std::string utc_now(const char* format);
 
-// Makes the report's folder before anything is measured, so that the results have a place. Throws
-// Error(kBadInput) if the folder is not empty.
+// Keeps other runs from writing to `folder` until this process ends. Throws Error(kBadInput), which
+// names `option`, if another run writes to it.
+void lock_folder(const std::filesystem::path& folder, const char* option);
+
+// Makes and locks the report's folder before anything is measured, so that the results have a
+// place. Throws Error(kBadInput) if the folder is not empty.
 std::filesystem::path make_output_folder(const std::string& asked);
 
 // Writes each traceback that belongs to a reason of the case's engines to a new file in `folder`
