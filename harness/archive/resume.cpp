@@ -138,10 +138,14 @@ bool Resumption::in_place() const {
 }
 
 fs::path Resumption::output_folder() const {
-  return in_place() ? folder_ : make_output_folder(out_);
+  if (!in_place()) return make_output_folder(out_);
+  lock_folder(folder_, "--resume");
+  return folder_;
 }
 
-json Resumption::describe(int taken_over) const {
+json Resumption::describe() const {
+  const auto taken_over = std::count_if(before_.cases.begin(), before_.cases.end(),
+                                        [](const CaseReport& c) { return !c.interrupted; });
   json all = before_.meta.value("resumed", json::array());
   all.push_back({{"report", in_place() ? fs::path(kept_name_).string()
                                        : (folder_.filename() / "report.json").string()},

@@ -45,11 +45,11 @@ class Resumption {
   // The jobs whose cases must still be run.
   std::vector<CaseJob> left_of(const std::vector<CaseJob>& jobs) const;
 
-  // The report's folder, or --out.
+  // The report's folder, or --out; locked. Throws Error(kBadInput) if another run writes to it.
   std::filesystem::path output_folder() const;
   // meta.resumed with an entry for this resumption.
-  nlohmann::json describe(int taken_over) const;
-  // Keeps the interrupted report under a new name, beside the one that replaces it. With
+  nlohmann::json describe() const;
+  // Keeps the interrupted report under a new name, beside the one that will replace it. With
   // --out, copies only the files that its reasons name (tracebacks, hangs). Throws Error(kRuntime).
   void keep_old(const std::filesystem::path& folder) const;
 

@@ -228,6 +228,27 @@ class Resume(HostsTest):
         self.assertIn("the run is finished (PASS), nothing is left to do", done.stdout)
         self.assertNotIn("report.2.json", os.listdir(self.out))
 
+    def test_goes_on_after_a_kill(self):
+        flags = ["--model", "tiny", "--reference", self.short_reference(), "-n", "7", "-d", "0,2", "--blocks", "3"]
+        for at, finished in (("case 1/2", 0), ("case 2/2", 1)):
+            process = self.start(*flags)
+            self.wait_for(process, at)
+            process.kill()
+            process.communicate(timeout=120)
+            self.assert_nothing_left(files=False)
+            before = self.report()
+            self.assertEqual([c["interrupted"] for c in before["cases"]], [finished == 0, True])
+            self.verify()
+            flags = ["--resume", str(self.out)]
+        done = self.resume()
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.verify()
+        after = self.report()
+        self.assertEqual(after["cases"][0], before["cases"][0])
+        self.assertEqual([c["verdict"] for c in after["cases"]], ["PASS", "PASS"])
+        self.assertEqual([(r["report"], r["cases_taken_over"]) for r in after["meta"]["resumed"]],
+                         [("report.1.json", 0), ("report.2.json", 1)])
+
 
 if __name__ == "__main__":
     unittest.main()

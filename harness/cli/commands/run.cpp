@@ -87,14 +87,19 @@ class Run {
     baselines_.check_plan(report_, options_to_json(settings_), plan.jobs);
     start_report();
     predict(plan);
+    write_so_far(plan);
     int number = 0;
     for (const CaseJob& job : plan.jobs) {
-      if (take_over(job)) {
-        ++number;
+      ++number;
+      if (std::optional<CaseReport> taken = take_over(job)) {
+        if (std::optional<JudgedCase> memo = parity_memo(*taken))
+          judged_[job.model.name] = std::move(*memo);
+        report_.cases.push_back(std::move(*taken));
       } else if (interrupted()) {
-        add_case_not_reached(job);
+        report_.cases.push_back(not_reached(job));
       } else {
-        run_one_case(job, plan, ++number);
+        run_one_case(job, plan, number);
+        write_so_far(plan);
       }
     }
     return finish();
@@ -115,18 +120,28 @@ class Run {
     folder_ =
         resumption_ != nullptr ? resumption_->output_folder() : make_output_folder(settings_.out);
     report_.meta = describe_run(settings_, argv_, folder_.string());
+    if (resumption_ != nullptr) resumption_->keep_old(folder_);
   }
 
-  // Takes the case over if the interrupted run finished it; else returns false.
-  bool take_over(const CaseJob& job) {
-    if (resumption_ == nullptr) return false;
-    std::optional<CaseReport> taken = resumption_->take_over(job);
-    if (!taken) return false;
-    if (std::optional<JudgedCase> memo = parity_memo(*taken))
-      judged_[job.model.name] = std::move(*memo);
-    report_.cases.push_back(std::move(*taken));
-    ++taken_over_;
-    return true;
+  // The report of a case that the interrupted run finished.
+  std::optional<CaseReport> take_over(const CaseJob& job) const {
+    return resumption_ != nullptr ? resumption_->take_over(job) : std::nullopt;
+  }
+
+  // Writes the report of a run that is interrupted now, so that --resume finds all finished cases
+  // even if this process is killed.
+  void write_so_far(const RunPlan& plan) {
+    Report report = report_;
+    for (size_t i = report.cases.size(); i < plan.jobs.size(); ++i) {
+      std::optional<CaseReport> taken = take_over(plan.jobs[i]);
+      report.cases.push_back(taken ? std::move(*taken) : not_reached(plan.jobs[i]));
+    }
+    try {
+      end(report, true);
+      write_text(folder_ / "report.json", render(report, "json"));
+    } catch (const Error& error) {
+      say(fmt::format("warning: --resume will not find the finished cases: {}", error.what()));
+    }
   }
 
   // Ends a run that was interrupted before the machine was probed. A new run's report has no facts
@@ -138,7 +153,7 @@ class Run {
     if (settings_.device == DeviceChoice::kCpu) jobs = plan_run(settings_, probe_).jobs;
     start_report();
     if (jobs.empty()) warn("interrupted before the machine was probed: the cases are not known");
-    for (const CaseJob& job : jobs) add_case_not_reached(job);
+    for (const CaseJob& job : jobs) report_.cases.push_back(not_reached(job));
     return finish();
   }
 
@@ -286,13 +301,13 @@ class Run {
     }
   }
 
-  // Adds a case that was not reached before Ctrl-C to the report, as SKIPPED.
-  void add_case_not_reached(const CaseJob& job) {
+  // The report of a case that was not reached before Ctrl-C: SKIPPED.
+  CaseReport not_reached(const CaseJob& job) const {
     CaseCollector collector(job);
     collector.finish(true);
     collector.report().interrupted = true;
     sum_up(collector.report());
-    report_.cases.push_back(std::move(collector.report()));
+    return collector.report();
   }
 
   // Prints a failure's bug or place as soon as that is found. Whole results tell it in the end.
@@ -320,14 +335,18 @@ class Run {
         [this] { return interrupted(); }, report);
   }
 
+  void end(Report& report, bool interrupted) const {
+    report.interrupted = interrupted;
+    report.meta["finished"] = utc_now("%Y-%m-%dT%H:%M:%SZ");
+    report.meta["warnings"] = warnings_;
+    report.meta["outlook"] = outlook_.json();
+    if (resumption_ != nullptr) report.meta["resumed"] = resumption_->describe();
+    conclude(report);
+  }
+
   int finish() {
-    report_.interrupted = interrupted();
-    report_.meta["finished"] = utc_now("%Y-%m-%dT%H:%M:%SZ");
     for (const std::string& warning : add_token_texts(report_)) warn(warning);
-    report_.meta["warnings"] = warnings_;
-    report_.meta["outlook"] = outlook_.json();
-    if (resumption_ != nullptr) report_.meta["resumed"] = resumption_->describe(taken_over_);
-    conclude(report_);
+    end(report_, interrupted());
     name_failed_steps(report_, folder_);
     // Results are printed before the files are written, and in full if writing fails, so that a
     // full disk does not lose them.
@@ -373,7 +392,6 @@ class Run {
   // Returns why a file could not be written, or an empty string.
   std::string try_to_write_files() const {
     try {
-      if (resumption_ != nullptr) resumption_->keep_old(folder_);
       write_failed_steps(report_, folder_);
       write_report(report_, folder_);
       if (!settings_.junit.empty()) write_text(settings_.junit, render_junit(report_));
@@ -385,7 +403,6 @@ class Run {
 
   const RunSettings& settings_;
   const Resumption* resumption_;
-  int taken_over_ = 0;
   const std::vector<std::string>& argv_;
   const StartHost start_host_;
   const bool in_process_;
