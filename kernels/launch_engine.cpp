@@ -29,12 +29,10 @@ int64_t LaunchEngine::fixed_bytes(const ModelShape& shape) {
 }
 
 EngineCapabilities LaunchEngine::capabilities() const {
-  return {.name = traits_.name,
-          .device = device_name_,
-          .max_context = traits_.max_context,
-          .logits = true,
-          .one_launch = true,
-          .vectors = traits_.vectors};
+  EngineCapabilities can = traits_.can;
+  can.device = device_name_;
+  can.max_context = traits_.max_context;
+  return can;
 }
 
 void LaunchEngine::reset() {
@@ -42,6 +40,8 @@ void LaunchEngine::reset() {
   pending_ = -1;
   timed_steps_ = 0;
   hidden_kept_ = false;
+  rows_.clear();
+  known_ = {};
   restore_derived({}, 0);
 }
 
@@ -63,7 +63,9 @@ void LaunchEngine::prefill(std::span<const int32_t> ids) {
   inputs.insert(inputs.end(), ids.begin(), ids.end() - 1);
   check_room(static_cast<int64_t>(inputs.size()));
   const int steps = static_cast<int>(inputs.size());
-  if (steps >= prefill::kLeastRows) {
+  const bool batched = steps >= prefill::kLeastRows;
+  rows_.add(position_, inputs, batched ? WrittenRows::Way::kBatch : WrittenRows::Way::kStep);
+  if (batched) {
     append(inputs);
   } else if (steps > 0) {
     launch(inputs, steps, steps, {});
@@ -86,7 +88,7 @@ std::vector<int32_t> LaunchEngine::decode(int n, const int32_t* forced, float* l
 }
 
 std::vector<int32_t> LaunchEngine::decode_vectors(int n, const VectorSteps& steps) {
-  if (!traits_.vectors) return Engine::decode_vectors(n, steps);
+  if (!traits_.can.vectors) return Engine::decode_vectors(n, steps);
   check_steps(n);
   check_vector_steps(traits_.prefix + ": decode", n, steps, config_.shape.hidden, position_);
   if (steps.in == nullptr) {
@@ -113,9 +115,14 @@ void LaunchEngine::check_steps(int n) const {
 // Runs n steps with outputs. `inputs` holds the ids of the first steps, or of all steps.
 std::vector<int32_t> LaunchEngine::run(const std::vector<int32_t>& inputs, int n,
                                        const VectorSteps& wanted) {
+  const int first = position_;
   launch(inputs, n, 0, wanted);
   std::vector<int32_t> ids(static_cast<size_t>(n));
   MKBENCH_CUDA(cudaMemcpy(ids.data(), outputs_.get(), 4 * ids.size(), cudaMemcpyDeviceToHost));
+  std::vector<int32_t> fed = inputs;
+  fed.insert(fed.end(), ids.begin() + std::ssize(inputs) - 1, ids.end() - 1);
+  rows_.add(first, fed,
+            wanted.in != nullptr ? WrittenRows::Way::kWithoutId : WrittenRows::Way::kStep);
   const auto none = std::find(ids.begin(), ids.end(), -1);
   if (none != ids.end()) end_without_token(ids, static_cast<size_t>(none - ids.begin()));
   pending_ = ids.back();
@@ -135,19 +142,19 @@ void LaunchEngine::set_pending(int32_t id) {
   pending_ = id;
 }
 
-Snapshot LaunchEngine::save() { return {position_, pending_, checksum(position_), derived()}; }
+Snapshot LaunchEngine::save() {
+  known_ = {position_, pending_, checksum(position_), derived()};
+  return known_;
+}
 
 void LaunchEngine::restore(const Snapshot& s) {
-  if (s.position > position_ || s.position < 0) {
-    throw Error(ErrorKind::kBadInput, traits_.prefix + ": restore: position " +
-                                          std::to_string(s.position) + " is not in [0, " +
-                                          std::to_string(position_) + "]");
-  }
+  check_written("restore", s.position);
   if (checksum(s.position) != s.kv_checksum) {
     throw Error(ErrorKind::kIntegrity, traits_.prefix + ": restore: KV rows below position " +
                                            std::to_string(s.position) + " were modified");
   }
   restore_derived(s.derived, s.position);
+  known_ = s;
   position_ = s.position;
   pending_ = s.pending;
   poison();
@@ -219,6 +226,17 @@ Timeline LaunchEngine::timeline() {
   if (!recorder_ || !recorded_)
     throw Error(ErrorKind::kRuntime, traits_.prefix + ": no decode has recorded a timeline");
   return recorder_->collect(traits_.prefix);
+}
+
+const volatile int32_t* LaunchEngine::position_word(const Engine& engine) {
+  return &dynamic_cast<const LaunchEngine&>(engine).status_.host()->progress_position;
+}
+
+void LaunchEngine::check_written(const char* function, int position) const {
+  if (position >= 0 && position <= position_) return;
+  throw Error(ErrorKind::kBadInput, traits_.prefix + ": " + function + ": position " +
+                                        std::to_string(position) + " is not in [0, " +
+                                        std::to_string(position_) + "]");
 }
 
 void LaunchEngine::check_id(int32_t id) const {

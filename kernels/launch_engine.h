@@ -16,20 +16,20 @@
 #include "kernels/launch_checks.h"
 #include "kernels/side_stream.h"
 #include "kernels/timeline_recorder.h"
+#include "kernels/written_rows.h"
 #include "references/engine.h"
 
 namespace mkbench {
 
 // Properties of the derived engine that LaunchEngine needs.
 struct LaunchEngineTraits {
-  std::string name;    // as reports show it
-  std::string prefix;  // begins error messages
+  EngineCapabilities can;  // all of them but device and max_context
+  std::string prefix;      // begins error messages
   int gpu = 0;
   int max_context = 0;
   // True when the kernel stores hidden states only in launches with logits, because the stores
   // would slow down timed launches.
   bool hidden_with_logits_only = false;
-  bool vectors = false;  // the kernel takes Request::vectors and Request::normed
   PlantedFault fault = PlantedFault::kNone;
   int stall_block = -1;
 };
@@ -43,6 +43,10 @@ class LaunchEngine : public Engine {
   std::vector<int32_t> decode(int n, const int32_t* forced, float* logits_out) final;
   std::vector<int32_t> decode_vectors(int n, const VectorSteps& steps) final;
   void set_pending(int32_t id) final;
+  // Derived values are afterwards as if the rows at and above `position` had never been written. They
+  // are known where the sequence began and where it was last saved, restored or rewound; rows between
+  // there and `position` are written once more.
+  void rewind(int position) final;
   Snapshot save() final;
   void restore(const Snapshot& s) final;
   int position() const final { return position_; }
@@ -55,6 +59,8 @@ class LaunchEngine : public Engine {
   bool skip_to(int position) final;
   bool set_timeline(bool on) final;
   Timeline timeline() final;
+  // Host memory in which the running launch of a LaunchEngine keeps its position.
+  static const volatile int32_t* position_word(const Engine& engine);
 
  protected:
   // One launch: `steps` steps from position() on.
@@ -169,6 +175,8 @@ class LaunchEngine : public Engine {
 
  private:
   void check_id(int32_t id) const;
+  void check_written(const char* function, int position) const;
+  void derive_at(int position);
   void check_room(int64_t steps) const;
   void check_steps(int n) const;
   std::vector<int32_t> run(const std::vector<int32_t>& inputs, int n, const VectorSteps& wanted);
@@ -208,6 +216,8 @@ class LaunchEngine : public Engine {
   int timed_steps_ = 0;       // steps of the last launch; 0 when its times do not count
   bool hidden_kept_ = false;  // hidden_ holds the last launch's states
   int position_ = 0;
+  WrittenRows rows_;  // below position_
+  Snapshot known_;    // a position at or below position_, and what derived() returned there
   int32_t pending_ = -1;
   int64_t launches_ = 0;
 };

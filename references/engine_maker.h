@@ -53,8 +53,13 @@ struct EngineMaker {
   std::string (*settings)() = nullptr;
   // True where EngineRequest::fault can plant faults inside the kernel.
   bool takes_kernel_faults = false;
-  // True where the engine has EngineCapabilities::vectors.
-  bool vectors = false;
+  // What the engine can, here and in the next three fields: the table of its exported library follows
+  // from it. All of capabilities() but device and max_context. Null where no library is made of it.
+  EngineCapabilities (*can)() = nullptr;
+  bool timelines = false;  // set_timeline() works for some models
+  bool shows = false;      // hidden() and kv_row() work
+  // Host memory in which a running decode() of `engine` keeps its position. Null where there is none.
+  const volatile int32_t* (*position_word)(const Engine& engine) = nullptr;
 };
 
 }  // namespace mkbench

@@ -1,9 +1,10 @@
 // One of our engines as a library behind references/engine_abi.h, so that two builds of it can be timed
 // in one run. EXPORTED_MAKER is the engine's maker (references/engine_maker.h); EXPORTED_CUDA is 1 if the
-// engine runs on a GPU.
+// engine runs on a GPU. Its table offers what the maker says that the engine can.
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -120,6 +121,8 @@ struct mkbench_engine {
   std::vector<float> logits, normed;
   std::vector<mkbench::Bf16> vectors;
   mkbench::Snapshot slots[MKBENCH_SLOTS];
+  mkbench_span* spans = nullptr;  // set while timelines are recorded
+  size_t room = 0;
   std::string error;
 };
 
@@ -150,6 +153,38 @@ int32_t guarded(std::string& error, const Work& work, bool opening = false) {
     error = e.what();
     return MKBENCH_FAILED;
   }
+}
+
+// The names of phases by number, the same for all engines: phase_name() is told none. A recorded
+// timeline knows them.
+std::vector<std::string> phase_names;
+std::once_flag phases_named;
+constexpr int kKinds = static_cast<int>(SpanKind::kCount);
+
+void name_phases(const Timeline& timeline) {
+  for (const std::string& role : timeline.roles) {
+    for (const std::string& phase : timeline.phases) {
+      for (int kind = 0; kind < kKinds; ++kind) {
+        const std::string name = role == "block" ? phase : role + "/" + phase;
+        const std::string suffix = ": " + std::string(span_kind_name(static_cast<SpanKind>(kind)));
+        phase_names.push_back(kind == 0 ? name : name + suffix);
+      }
+    }
+  }
+}
+
+// Hands over the spans of the last decode(), as many as there is room for.
+void give_spans(const mkbench_engine& e) {
+  const Timeline timeline = e.engine->timeline();
+  std::call_once(phases_named, [&] { name_phases(timeline); });
+  const auto phases = static_cast<int>(timeline.phases.size());
+  std::vector<mkbench_span> spans(std::min(e.room, timeline.spans.size()));
+  for (size_t i = 0; i < spans.size(); ++i) {
+    const TimelineSpan& s = timeline.spans[i];
+    spans[i] = {s.block, (s.role * phases + s.phase) * kKinds + s.kind,
+                static_cast<uint64_t>(s.t0_ns), static_cast<uint64_t>(s.t1_ns)};
+  }
+  if (!spans.empty()) copy(e.spans, spans.data(), spans.size() * sizeof(mkbench_span));
 }
 
 int32_t open_engine(const mkbench_open* args, mkbench_engine** engine) {
@@ -192,9 +227,16 @@ int32_t decode(mkbench_engine* e, const mkbench_decode* args) {
     copy(d.ids, emitted.data(), emitted.size() * sizeof(int32_t));
     if (d.logits != nullptr) copy(d.logits, wanted.logits_out, e->logits.size() * sizeof(float));
     if (d.hidden != nullptr) copy(d.hidden, wanted.hidden_out, e->normed.size() * sizeof(float));
+    if (e->spans != nullptr) give_spans(*e);
   });
 }
 const char* last_error(mkbench_engine* e) { return (e != nullptr ? e->error : open_error).c_str(); }
+const volatile int32_t* progress(mkbench_engine* e) {
+  return EXPORTED_MAKER.position_word(*e->engine);
+}
+int32_t rewind_engine(mkbench_engine* e, int32_t position) {
+  return guarded(e->error, [&] { e->engine->rewind(position); });
+}
 int32_t save(mkbench_engine* e, int32_t slot, uint64_t* checksum) {
   return guarded(e->error, [&] {
     e->slots[slot] = e->engine->save();
@@ -203,6 +245,19 @@ int32_t save(mkbench_engine* e, int32_t slot, uint64_t* checksum) {
 }
 int32_t restore(mkbench_engine* e, int32_t slot) {
   return guarded(e->error, [&] { e->engine->restore(e->slots[slot]); });
+}
+int32_t set_timeline(mkbench_engine* e, mkbench_span* spans, int32_t room) {
+  return guarded(e->error, [&] {
+    if (!e->engine->set_timeline(spans != nullptr))
+      throw Error(ErrorKind::kRuntime,
+                  "set_timeline: no kernel for this model's layer shape records a timeline");
+    e->spans = spans;
+    e->room = static_cast<size_t>(room);
+  });
+}
+const char* phase_name(int32_t phase) {
+  const bool known = phase >= 0 && phase < static_cast<int64_t>(phase_names.size());
+  return known ? phase_names[static_cast<size_t>(phase)].c_str() : nullptr;
 }
 int32_t show(mkbench_engine* e, const mkbench_show* args) {
   bool shown = false;
@@ -221,14 +276,18 @@ int32_t show(mkbench_engine* e, const mkbench_show* args) {
 
 const mkbench_engine_abi* mkbench_engine_table(void) {
   static const mkbench_engine_abi table = [] {
+    const EngineCapabilities can = EXPORTED_MAKER.can();
+    const auto bit = [](bool has, uint32_t bits) { return has ? bits : 0U; };
     mkbench_engine_abi t{};
     t.size = sizeof t;
     t.version = MKBENCH_ENGINE_ABI_VERSION;
     t.name = EXPORTED_MAKER.name.data();
     t.devices = kDevice;
-    t.can = MKBENCH_CAN_LOGITS | MKBENCH_CAN_FORCED | MKBENCH_CAN_LATE_ID;
-    if (EXPORTED_CUDA) t.can |= MKBENCH_ONE_LAUNCH;
-    if (EXPORTED_MAKER.vectors) t.can |= MKBENCH_CAN_VECTORS | MKBENCH_CAN_HIDDEN;
+    t.can = bit(can.logits, MKBENCH_CAN_LOGITS) | bit(can.forced, MKBENCH_CAN_FORCED) |
+            bit(can.late_id, MKBENCH_CAN_LATE_ID) |
+            bit(can.vectors, MKBENCH_CAN_VECTORS | MKBENCH_CAN_HIDDEN) |
+            bit(!can.deterministic, MKBENCH_NOT_DETERMINISTIC) |
+            bit(can.one_launch, MKBENCH_ONE_LAUNCH);
     t.open = open_engine;
     t.close = close_engine;
     t.reset = reset;
@@ -236,9 +295,11 @@ const mkbench_engine_abi* mkbench_engine_table(void) {
     t.decode = decode;
     t.last_error = last_error;
     t.precision = MKBENCH_PRECISION_FP32_ACCUMULATE;
-    t.save = save;
-    t.restore = restore;
-    t.show = show;
+    if (EXPORTED_MAKER.position_word != nullptr) t.progress = progress;
+    if (can.rewind) t.rewind = rewind_engine;
+    if (can.snapshots) t.save = save, t.restore = restore;
+    if (EXPORTED_MAKER.timelines) t.set_timeline = set_timeline, t.phase_name = phase_name;
+    if (EXPORTED_MAKER.shows) t.show = show;
     return t;
   }();
   return &table;

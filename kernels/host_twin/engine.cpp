@@ -24,6 +24,9 @@ extern const EngineMaker host_twin_maker{.name = "host-twin",
                                          .make = make,
                                          .bytes = bytes,
                                          .takes_kernel_faults = true,
-                                         .vectors = true};
+                                         .can = host_twin_capabilities,
+                                         .timelines = true,
+                                         .shows = true,
+                                         .position_word = host_twin_position};
 
 }  // namespace mkbench

@@ -47,6 +47,8 @@ BlockTask decode_kernel(Phases& phases, Block& b, Exchange& exchange) {
       return exchange.arrive(b.index);
     };
     if (t > 0 && launch.inputs) id = launch.inputs[t];
+    if (b.index == 0)
+      std::atomic_ref(*launch.position_word).store(position, std::memory_order_relaxed);
 
     enter(Phase::kEmbed, -1);
     phases.phase_embed(b, id, row(launch.vectors, t, hidden));
@@ -147,12 +149,9 @@ class HostTwin final : public Engine {
   }
 
   EngineCapabilities capabilities() const override {
-    return {.name = "host-twin",
-            .device = "cpu",
-            .max_context = options_.max_context,
-            .logits = true,
-            .one_launch = true,
-            .vectors = true};
+    EngineCapabilities can = host_twin_capabilities();
+    can.max_context = options_.max_context;
+    return can;
   }
 
   void reset() override {
@@ -206,6 +205,14 @@ class HostTwin final : public Engine {
     pending_ = checked_id("set_pending", id);
   }
 
+  void rewind(int position) override {
+    require_sound();
+    require_written("rewind", position);
+    position_ = position;
+    pending_ = -1;
+    poison();
+  }
+
   Snapshot save() override {
     require_sound();
     return {.position = position_, .pending = pending_, .kv_checksum = kv_->checksum(position_)};
@@ -213,11 +220,7 @@ class HostTwin final : public Engine {
 
   void restore(const Snapshot& s) override {
     require_sound();
-    if (s.position < 0 || s.position > position_) {
-      throw Error(ErrorKind::kBadInput,
-                  "host-twin: restore: the snapshot's position is " + std::to_string(s.position) +
-                      ", wanted 0 to the sequence's " + std::to_string(position_));
-    }
+    require_written("restore", s.position);
     if (kv_->checksum(s.position) != s.kv_checksum) {
       throw Error(ErrorKind::kIntegrity, "host-twin: restore: KV rows below position " +
                                              std::to_string(s.position) +
@@ -247,6 +250,7 @@ class HostTwin final : public Engine {
   }
 
   int position() const override { return position_; }
+  const volatile int32_t* position_word() const { return &position_word_; }
   int64_t launch_count() const override { return launches_; }
   DecodeTimes last_times() const override { return times_; }
 
@@ -279,6 +283,12 @@ class HostTwin final : public Engine {
   void require_sound() const {
     if (!faulted_) return;
     throw Error(ErrorKind::kRuntime, "host-twin: a launch was aborted; reset() first");
+  }
+
+  void require_written(const char* what, int position) const {
+    if (position >= 0 && position <= position_) return;
+    bad_input(std::string(what) + ": position " + std::to_string(position) + " is not in [0, " +
+              std::to_string(position_) + "]");
   }
 
   int32_t checked_id(const char* what, int32_t id) const {
@@ -330,6 +340,7 @@ class HostTwin final : public Engine {
     work.step_ends = step_ends.data();
     if (records_) timeline_.emplace(options_.blocks, work.steps, model_.shape().layers);
     work.timeline = timeline_ ? &*timeline_ : nullptr;
+    work.position_word = &position_word_;
     rope_.extend(work.position + work.steps + 1);  // planted faults rotate by the next position
     for (Block& b : blocks_) b.launch = &work;
     reported_block_.store(0, std::memory_order_relaxed);
@@ -396,6 +407,7 @@ class HostTwin final : public Engine {
   Scheduler scheduler_;
 
   int position_ = 0;
+  int32_t position_word_ = -1;
   int32_t pending_ = -1;
   bool stepped_ = false;  // shared_.hidden has the hidden states of this sequence's last step
   bool faulted_ = false;
@@ -410,6 +422,15 @@ class HostTwin final : public Engine {
 
 }  // namespace
 }  // namespace host_twin
+
+EngineCapabilities host_twin_capabilities() {
+  return {
+      .name = "host-twin", .device = "cpu", .one_launch = true, .rewind = true, .vectors = true};
+}
+
+const volatile int32_t* host_twin_position(const Engine& twin) {
+  return dynamic_cast<const host_twin::HostTwin&>(twin).position_word();
+}
 
 std::unique_ptr<Engine> make_host_twin(ModelWeights weights, const HostTwinOptions& options) {
   const HostTwinOptions usable = host_twin::checked(options, weights);

@@ -20,6 +20,12 @@ struct HostTwinOptions {
   PlantedFault fault = PlantedFault::kNone;
 };
 
+// All of a host twin's capabilities() but max_context.
+EngineCapabilities host_twin_capabilities();
+
+// Where the running decode() or prefill() of a host twin keeps its position; -1 before the first.
+const volatile int32_t* host_twin_position(const Engine& twin);
+
 // Throws Error(kBadInput) for impossible options; decode() and prefill() throw Error(kHang) after
 // stall_ms without an arrival.
 std::unique_ptr<Engine> make_host_twin(ModelWeights weights, const HostTwinOptions& options = {});

@@ -34,6 +34,7 @@ struct Launch {
   int32_t* tokens_out = nullptr;    // [steps], with lm_head only
   std::chrono::steady_clock::time_point* step_ends = nullptr;  // [steps]
   TwinTimeline* timeline = nullptr;                            // null: none is recorded
+  int32_t* position_word = nullptr;                            // block 0 keeps its position here
 };
 
 // One logical block's view of the grid.

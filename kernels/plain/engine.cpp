@@ -1,4 +1,5 @@
 // The EngineMaker of plain, with which a host process creates the engine.
+#include "kernels/launch_engine.h"
 #include "kernels/plain/megakernel.h"
 #include "references/engine_maker.h"
 
@@ -24,7 +25,12 @@ int64_t bytes(const ModelConfig& config, const EngineRequest& request) {
 
 }  // namespace
 
-extern const EngineMaker plain_maker{
-    .name = "plain", .make = make, .bytes = bytes, .vectors = true};
+extern const EngineMaker plain_maker{.name = "plain",
+                                     .make = make,
+                                     .bytes = bytes,
+                                     .can = plain_capabilities,
+                                     .timelines = true,
+                                     .shows = true,
+                                     .position_word = LaunchEngine::position_word};
 
 }  // namespace mkbench

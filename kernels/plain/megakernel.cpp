@@ -76,11 +76,10 @@ LaunchConfig launch_config(const ModelShape& shape, const PlainOptions& options)
 class PlainEngine final : public LaunchEngine {
  public:
   PlainEngine(const ModelWeights& weights, const PlainOptions& options, const LaunchConfig& launch)
-      : LaunchEngine({.name = "plain",
+      : LaunchEngine({.can = plain_capabilities(),
                       .prefix = kPrefix,
                       .gpu = options.gpu,
                       .max_context = options.max_context,
-                      .vectors = true,
                       .fault = options.fault,
                       .stall_block = options.stall_block},
                      weights.config, launch),
@@ -316,6 +315,10 @@ void plant_soak_fault(const ModelShape& shape, const PlainOptions& options, Laun
 }
 
 }  // namespace
+
+EngineCapabilities plain_capabilities() {
+  return {.name = "plain", .device = {}, .one_launch = true, .rewind = true, .vectors = true};
+}
 
 int64_t plain_device_bytes(const ModelConfig& config, const PlainOptions& options) {
   check_layer_shape(config.shape);

@@ -22,6 +22,9 @@ struct PlainOptions {
   const void* kernel = nullptr;
 };
 
+// All of a plain engine's capabilities() but device and max_context.
+EngineCapabilities plain_capabilities();
+
 // Bytes of device memory that make_plain() allocates.
 int64_t plain_device_bytes(const ModelConfig& config, const PlainOptions& options);
 

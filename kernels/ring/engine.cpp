@@ -1,4 +1,5 @@
 // The EngineMaker of ring, with which a host process creates the engine.
+#include "kernels/launch_engine.h"
 #include "kernels/ring/megakernel.h"
 #include "references/engine_maker.h"
 
@@ -32,6 +33,13 @@ void ablate(Engine& engine, Ablation ablation) {
 
 }  // namespace
 
-extern const EngineMaker ring_maker{.name = "ring", .make = make, .bytes = bytes, .ablate = ablate};
+extern const EngineMaker ring_maker{.name = "ring",
+                                    .make = make,
+                                    .bytes = bytes,
+                                    .ablate = ablate,
+                                    .can = ring_capabilities,
+                                    .timelines = true,
+                                    .shows = true,
+                                    .position_word = LaunchEngine::position_word};
 
 }  // namespace mkbench

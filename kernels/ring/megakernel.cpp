@@ -93,7 +93,7 @@ class RingEngine final : public LaunchEngine {
  public:
   RingEngine(const ModelWeights& weights, const RingOptions& options,
              const cudaDeviceProp& properties)
-      : LaunchEngine({.name = "ring",
+      : LaunchEngine({.can = ring_capabilities(),
                       .prefix = kPrefix,
                       .gpu = options.gpu,
                       .max_context = options.max_context,
@@ -292,6 +292,10 @@ class RingEngine final : public LaunchEngine {
 };
 
 }  // namespace
+
+EngineCapabilities ring_capabilities() {
+  return {.name = "ring", .device = {}, .one_launch = true, .rewind = true};
+}
 
 int64_t ring_device_bytes(const ModelConfig& config, const RingOptions& options) {
   check_model(config.shape);

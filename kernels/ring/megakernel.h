@@ -29,6 +29,9 @@ struct RingOptions {
   const void* kernel = nullptr;
 };
 
+// All of a ring engine's capabilities() but device and max_context.
+EngineCapabilities ring_capabilities();
+
 // Bytes of device memory that make_ring() will take. Throws Error(kBadInput) for a model without a
 // layout.
 int64_t ring_device_bytes(const ModelConfig& config, const RingOptions& options);

@@ -291,12 +291,10 @@ TEST_CASE("restore refuses a prefix that is not the snapshot's", "[host_twin]") 
   Snapshot s = e->save();
   e->restore(s);
   s.position = -1;
-  require_bad_input([&] { e->restore(s); },
-                    "snapshot's position is -1, wanted 0 to the sequence's 32");
+  require_bad_input([&] { e->restore(s); }, "restore: position -1 is not in [0, 32]");
   s.position = 32;
   e->reset();
-  require_bad_input([&] { e->restore(s); },
-                    "snapshot's position is 32, wanted 0 to the sequence's 0");
+  require_bad_input([&] { e->restore(s); }, "restore: position 32 is not in [0, 0]");
   std::vector<int32_t> ids = random_ids(33, 4);
   ids[31] = (ids[31] + 1) % kOdd.vocab;  // only the last row differs
   e->prefill(ids);

@@ -123,6 +123,13 @@ TEST_CASE("plain repeats itself to the bit", "[plain]") {
   require_repeats(*e, *fresh, corpus_ids(70), corpus_ids(11), 64, w.config.shape.vocab);
 }
 
+TEST_CASE("plain goes back to any position with the bits of the rows below", "[plain]") {
+  if (no_gpu()) SKIP_TEST("no GPU");
+  const ModelWeights w = tiny();
+  const auto e = make_plain(w, {.max_context = 256}), fresh = make_plain(w, {.max_context = 256});
+  require_rewinds(*e, *fresh, corpus_ids(70), w.config.shape.vocab);
+}
+
 // This case also runs under compute-sanitizer's memcheck, hence few steps, and waits that may take
 // a hundred times as long.
 TEST_CASE("plain stays inside its buffers, filled to the last position", "[plain][memcheck]") {

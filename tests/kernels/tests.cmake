@@ -1,5 +1,6 @@
 # tests of kernels
 mkbench_test(test_partition LABEL host LIBS mkbench_references)
+mkbench_test(test_written_rows LABEL host LIBS mkbench_references)
 mkbench_test(test_host_twin_exchange LABEL host LIBS mkbench_host_twin Threads::Threads)
 mkbench_test(test_host_twin LABEL host LIBS mkbench_host_twin Threads::Threads)
 mkbench_test(test_host_twin_truth LABEL host LIBS mkbench_host_twin)

@@ -6,12 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "harness/engines/registry.h"
-#include "harness/plugin/library.h"
 #include "harness/plugin/timeline.h"
-#include "references/snapshot.h"
 #include "tests/support/catch2.h"
-#include "tests/support/llama3_rope.h"
 #include "tests/support/plugins.h"
 
 namespace mkbench {
@@ -47,102 +43,6 @@ TEST_CASE("a plugin's claims reach its capabilities", "[plugin]") {
   CHECK(naive.deterministic);
   CHECK(naive.rewind);
   CHECK_FALSE(naive.snapshots);
-}
-
-mkbench_model qwen3_record() {
-  mkbench_model model{};
-  model.size = sizeof model;
-  model.hidden = 64;
-  model.intermediate = model.vocab = 128;
-  model.layers = 1;
-  model.heads = 4;
-  model.kv_heads = 2;
-  model.head_dim = 16;
-  model.tied = model.qk_norm = 1;
-  model.rms_norm_eps = 1e-6;
-  model.rope_theta = 1e6;
-  model.rope_factor = 1;
-  return model;
-}
-
-TEST_CASE("our exported engines claim what the registry says of them, and refuse by name",
-          "[plugin]") {
-  for (const std::string name : {"host-twin", "plain", "ring"}) {
-    CAPTURE(name);
-    const mkbench_engine_abi table = load_plugin(std::string(MKBENCH_ENGINES) + "/" + name + ".so");
-    const EngineRow* row = find_engine(name);
-    REQUIRE(row != nullptr);
-    CHECK(table.name == name);
-    CHECK(static_cast<int32_t>(row->precision) == table.precision);
-    CHECK((table.devices == MKBENCH_DEVICE_CUDA) == row->cuda);
-    CHECK((table.devices == MKBENCH_DEVICE_CPU) == row->cpu);
-    CHECK(((table.can & MKBENCH_CAN_VECTORS) != 0) == (name != "ring"));
-    CHECK(((table.can & MKBENCH_CAN_HIDDEN) != 0) == (name != "ring"));
-    // A model without tensors.
-    mkbench_model model = qwen3_record();
-    mkbench_open args{};
-    args.size = sizeof args;
-    args.model = &model;
-    args.device = static_cast<int32_t>(table.devices);
-    args.max_context = 8;
-    args.batch = 1;
-    mkbench_engine* engine = nullptr;
-    CHECK(table.open(&args, &engine) == MKBENCH_UNFIT_MODEL);
-    CHECK(std::string(table.last_error(nullptr)) ==
-          "open: found no tensor model.embed_tokens.weight");
-    model.rope_scaling = 3;
-    CHECK(table.open(&args, &engine) == MKBENCH_UNFIT_MODEL);
-    CHECK(std::string(table.last_error(nullptr)) == "open: rope_scaling: found 3, wanted 0 to 2");
-    model.activation = 2;
-    CHECK(table.open(&args, &engine) == MKBENCH_UNFIT_MODEL);
-    CHECK(std::string(table.last_error(nullptr)) == "open: activation: found 2, wanted 0 or 1");
-  }
-}
-
-TEST_CASE("an exported engine decodes every family, keeps states and shows them", "[plugin]") {
-  ModelShape shape = plugin_model().config.shape;
-  shape.qk_norm = false;
-  ModelWeights llama = random_model(shape), linear = random_model(shape);
-  llama.config.rope = llama3_rope(5e5, 8, 16);
-  linear.config.rope.scaling = RopeScaling::kLinear;
-  linear.config.rope.factor = 4;
-  ModelWeights other = random_model(with_other_steps(shape));
-  other.folder = data_dir() / "tiny-llama";  // whose config.json the engine does not read
-  shape.qkv_bias = true;
-  for (const ModelWeights& model : {plugin_model(), llama, linear, other, random_model(shape)}) {
-    CAPTURE(model.config.shape.qk_norm, rope_type(model.config.rope.scaling));
-    const auto engine = make_plugin(
-        model, {.path = std::string(MKBENCH_ENGINES) + "/host-twin.so", .max_context = 64});
-    const auto near = [](const std::vector<float>& a, const std::vector<float>& b) {
-      return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                        [](float x, float y) { return std::abs(x - y) < 0.1f; });
-    };
-    std::vector<float> found(97);
-    engine->prefill(kPrompt);
-    const Snapshot start = engine->save();
-    engine->decode(1);
-    const Snapshot next = engine->save();
-    CHECK(next.kv_checksum != start.kv_checksum);
-    std::vector<int32_t> longer = kPrompt;
-    longer.push_back(next.pending);
-    for (const std::vector<int32_t>& ids : {kPrompt, longer, late(60)}) {
-      engine->reset();
-      CHECK_FALSE(engine->kv_row(0, 0).has_value());
-      engine->prefill(longer);
-      engine->decode(1);
-      Snapshot state = ids.size() == longer.size() ? next : start;
-      state.pending = ids.back();
-      engine->restore(state);
-      CHECK_FALSE(engine->hidden(0).has_value());
-      engine->decode(1, nullptr, found.data());
-      Oracle oracle(model, 1);
-      std::vector<float> wanted;
-      for (const int32_t id : ids) wanted = oracle.step(id);
-      CHECK(near(found, wanted));
-      CHECK(near(engine->hidden(1).value(), oracle.hidden_states()[1]));
-      CHECK(near(engine->kv_row(1, 2).value(), oracle.kv_row(1, 2)));
-    }
-  }
 }
 
 TEST_CASE("a late id replaces the pending one", "[plugin]") {

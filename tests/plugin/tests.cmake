@@ -42,6 +42,9 @@ foreach(reason symbol null version size name function precision device open envi
   mkbench_plugin_example(refused_${reason} refused.cpp REFUSED_${word})
 endforeach()
 mkbench_plugin_example(counting counting.c)
+mkbench_plugin_example(lesser lesser.cpp EXPORTED_MAKER=lesser_maker EXPORTED_CUDA=0)
+target_sources(lesser PRIVATE ${PROJECT_SOURCE_DIR}/kernels/exported/library.cpp)
+target_link_libraries(lesser PRIVATE mkbench_references)
 # For several cards one PTX, which each driver compiles, instead of machine code for each in five libraries.
 list(LENGTH MKBENCH_CUDA_ARCHITECTURES mkbench_architecture_count)
 if(mkbench_architecture_count GREATER 1)
@@ -68,10 +71,15 @@ add_dependencies(test_plugin_engine ${mkbench_plugin_examples})
 
 mkbench_test(test_plugin_optional LABEL host LIBS mkbench_plugin)
 target_compile_definitions(test_plugin_optional PRIVATE
+  MKBENCH_PLUGINS="${CMAKE_CURRENT_BINARY_DIR}/plugins")
+add_dependencies(test_plugin_optional ${mkbench_plugin_examples})
+
+mkbench_test(test_exported LABEL host LIBS mkbench_plugin mkbench_host_twin)
+target_compile_definitions(test_exported PRIVATE
   MKBENCH_PLUGINS="${CMAKE_CURRENT_BINARY_DIR}/plugins"
   MKBENCH_ENGINES="${PROJECT_BINARY_DIR}/engines")
 get_property(mkbench_exported_engines GLOBAL PROPERTY mkbench_exported_engines)
-add_dependencies(test_plugin_optional ${mkbench_plugin_examples} ${mkbench_exported_engines})
+add_dependencies(test_exported lesser ${mkbench_exported_engines})
 
 mkbench_test(test_plugin_abi LABEL host LIBS mkbench_plugin)
 target_compile_definitions(test_plugin_abi PRIVATE

@@ -128,6 +128,53 @@ inline void require_ends_at_nan(Engine& e) {
   REQUIRE_THROWS_AS(e.decode(1), Error);  // nothing is pending
 }
 
+// Requires that an engine that goes back has the bits of `fresh`, which is given the rows below alone:
+// at the prompt's end, within decodes and within the batched prompt. Wants two new engines, a prompt
+// of more than 62 ids and room for 42 more.
+inline void require_rewinds(Engine& e, Engine& fresh, const std::vector<int32_t>& prompt,
+                            int vocab) {
+  const auto decode = [vocab](Engine& engine) {
+    Run r{{}, std::vector<float>(12 * static_cast<size_t>(vocab))};
+    engine.set_pending(7);
+    r.ids = engine.decode(12, nullptr, r.logits.data());
+    return r;
+  };
+  const int end = static_cast<int>(prompt.size()) - 1;
+  e.prefill(prompt);
+  std::vector<int32_t> fed = prompt;  // ids of all rows, then the pending one
+  for (const int32_t id : e.decode(30)) fed.push_back(id);
+  int batched = end;  // rows from the batched prompt; those above are from steps
+  for (const int position : {end + 30, end, end + 5, end + 5, end + 17, 50, 61, 0}) {
+    INFO("position " << position);
+    e.rewind(position);
+    REQUIRE(e.position() == position);
+    REQUIRE_THROWS_AS(e.decode(1), Error);  // nothing is pending
+    REQUIRE(e.last_times().per_token_ms.empty());
+    for (const int outside : {-1, position + 1}) {
+      const Thrown thrown = thrown_by([&] { e.rewind(outside); });
+      REQUIRE(thrown.kind == ErrorKind::kBadInput);
+      REQUIRE(thrown.says("rewind: position " + std::to_string(outside) + " is not in [0, "));
+    }
+    batched = std::min(batched, position);
+    fresh.reset();
+    fresh.poison();
+    if (batched > 0) {
+      fresh.prefill(std::span(fed).first(static_cast<size_t>(batched) + 1));
+    } else {
+      fresh.set_pending(fed[0]);
+    }
+    if (position > batched) fresh.decode(position - batched, &fed[static_cast<size_t>(batched)]);
+    const Snapshot found = e.save(), wanted = fresh.save();
+    REQUIRE(found.kv_checksum == wanted.kv_checksum);
+    REQUIRE(found.derived == wanted.derived);
+    const Run next = decode(e);
+    REQUIRE(next == decode(fresh));
+    fed.resize(static_cast<size_t>(position));
+    fed.push_back(7);
+    fed.insert(fed.end(), next.ids.begin(), next.ids.end());
+  }
+}
+
 // Requires that an engine of 16 positions refuses what it cannot do and never clamps it.
 inline void require_refuses_requests(Engine& e, int vocab) {
   REQUIRE_THROWS_AS(e.decode(1), Error);  // nothing is pending
