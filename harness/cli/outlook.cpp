@@ -8,23 +8,10 @@
 
 #include "harness/hosts/host_services.h"
 #include "harness/judge/budget.h"
-#include "harness/report/render.h"
 #include "references/base/error.h"
 #include "references/model_row.h"
 
 namespace mkbench {
-namespace {
-
-std::string megabytes(int64_t bytes) { return with_commas((bytes + 500'000) / 1'000'000) + " MB"; }
-
-}  // namespace
-
-std::string duration_text(double seconds) {
-  if (seconds < 10) return fmt::format("{:.1f} s", seconds);
-  if (seconds < 300) return fmt::format("{:.0f} s", seconds);
-  if (seconds < 7200) return fmt::format("{:.0f} min", seconds / 60);
-  return fmt::format("{:.1f} h", seconds / 3600);
-}
 
 std::string CaseOutlook::text() const {
   std::string text = fmt::format("{}: {:.1f} MB needed, {:.1f} MB free", name,
@@ -71,6 +58,7 @@ void Outlook::predict(std::vector<CaseJob> jobs, bool measure, bool whole) {
     if (!judged.insert(job.model.name).second && forecaster_.takes_over(job.model))
       job.judged.emplace();
     cases_[i].forecast = forecaster_.forecast(job);
+    jobs_.push_back(std::move(job));
   }
   predicted_at_ = steady_seconds() - begin_;
 }
@@ -92,7 +80,8 @@ int64_t Outlook::needed() const {
   return most;
 }
 
-std::string Outlook::text() const {
+std::string Outlook::say() {
+  foretold_.say(jobs_, timed() ? seconds() : 0, needed());
   std::set<std::string> unknown;
   int64_t free = 0;
   for (const CaseOutlook& one : cases_) {
@@ -100,16 +89,19 @@ std::string Outlook::text() const {
     free = one.memory.free;
   }
   std::string text = timed() ? fmt::format("about {}, ", duration_text(seconds())) : "";
-  text += fmt::format("{} of memory ({} are free)", megabytes(needed()), megabytes(free));
+  text += fmt::format("{} of memory ({} are free)", megabytes_text(needed()), megabytes_text(free));
   if (timed() && !unknown.empty())
     text +=
         fmt::format("; plus the time of {}, whose pace is not known yet", fmt::join(unknown, ", "));
   return text;
 }
 
-void Outlook::note_held(const CaseJob& job, int64_t bytes) {
-  if (cases_.empty() || (job.cuda() && card_held_ == 0)) return;
-  most_ = std::max(most_, bytes - (job.cuda() ? card_held_ : 0));
+std::string Outlook::take(const CaseJob& job, const CaseEvent& event) {
+  const auto* held = std::get_if<MemoryHeld>(&event);
+  if (held == nullptr) return foretold_.take(job, event);
+  if (cases_.empty() || (job.cuda() && card_held_ == 0)) return "";
+  most_ = std::max(most_, held->bytes - (job.cuda() ? card_held_ : 0));
+  return foretold_.held(most_);
 }
 
 std::string Outlook::result() const {
@@ -117,8 +109,8 @@ std::string Outlook::result() const {
   std::string text = "took " + duration_text(took);
   if (timed()) text += fmt::format(", {} predicted", duration_text(seconds()));
   if (most_ > 0 && needed() > 0) {
-    text +=
-        fmt::format("; at most {} of memory, {} predicted", megabytes(most_), megabytes(needed()));
+    text += fmt::format("; at most {} of memory, {} predicted", megabytes_text(most_),
+                        megabytes_text(needed()));
   }
   return text;
 }

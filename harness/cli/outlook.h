@@ -7,6 +7,7 @@
 
 #include "harness/flow/case_flow.h"
 #include "harness/flow/forecast.h"
+#include "harness/flow/foretold.h"
 #include "harness/hosts/hosts.h"
 
 namespace mkbench {
@@ -38,10 +39,11 @@ class Outlook {
   // Adds seconds that are spent outside the cases, such as drawing plots.
   void add(double seconds) { besides_s_ += seconds; }
 
-  // "about 85 s, 1,180 MB of memory (22,144 MB are free)".
-  std::string text() const;
-  // Records how much memory of the job's device is in use (CaseServices::held_bytes).
-  void note_held(const CaseJob& job, int64_t bytes);
+  // "about 85 s, 1,180 MB of memory (22,144 MB are free)", which is what take() goes by.
+  std::string say();
+  // Learns from an event. Returns the line to print if the run takes half as much again as was said,
+  // else an empty string.
+  std::string take(const CaseJob& job, const CaseEvent& event);
   // "took 88 s, 85 s predicted; at most 1,176 MB of memory, 1,180 MB predicted".
   std::string result() const;
   // Prediction and result as numbers, for the report's meta; null if nothing was predicted.
@@ -55,13 +57,12 @@ class Outlook {
   Hosts& hosts_;
   const double begin_;
   Forecaster forecaster_;
+  Foretold foretold_{forecaster_, steady_seconds};
   std::vector<CaseOutlook> cases_;
+  std::vector<CaseJob> jobs_;                // of cases_
   double predicted_at_ = 0, besides_s_ = 0;  // seconds since begin_; seconds spent outside cases
   int64_t most_ = 0;                         // most bytes that the run used at once
   int64_t card_held_ = 0;                    // bytes of the card in use at the prediction
 };
-
-// "0.8 s", "85 s", "12 min", "3.4 h".
-std::string duration_text(double seconds);
 
 }  // namespace mkbench

@@ -273,6 +273,33 @@ bool Forecaster::takes_over(const Model& model) const {
   return found != models_.end() && may_take_over(model.row, found->second.references.live);
 }
 
+bool Forecaster::learn(const CaseJob& job, const std::string& engine, const SeenPace& seen) {
+  const auto found = models_.find(job.model.name);
+  const bool runs = std::any_of(job.engines.begin(), job.engines.end(),
+                                [&](const CaseEngine& e) { return e.name == engine; });
+  if (found == models_.end() || !runs || seen.judged_s + seen.token_s <= 0) return false;
+  Measured& model = found->second;
+  if (model.paces.contains(engine) && !model.learned.contains(engine)) return false;
+  model.paces.erase(engine);
+  // A judged step is decoded with logits and without, and judging logits takes about as long for one
+  // engine as for another.
+  const auto judge = model.paces.find(kJudgeName);
+  const double logits_s =
+      judge != model.paces.end() ? judge->second.logits_s : kJudgedLogitS * model.shape.vocab;
+  StepPace pace;
+  pace.open_s = seen.open_s;
+  pace.step_s = std::clamp((seen.least_s - logits_s) / 2, seen.least_s / 30, seen.least_s / 3);
+  if (seen.token_s > 0) {
+    const double deeper_s = depth_s(model.shape, model.paces, first_depth(job));
+    pace.step_s = std::max(seen.token_s - deeper_s, 0.1 * seen.token_s);
+  }
+  pace.logits_s =
+      std::max(seen.judged_s > 0 ? seen.judged_s - 2 * pace.step_s : logits_s, pace.step_s);
+  model.paces[engine] = pace;
+  model.learned.insert(engine);
+  return true;
+}
+
 Forecast Forecaster::forecast(const CaseJob& job) const {
   Forecast result;
   const auto found = models_.find(job.model.name);

@@ -3,6 +3,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,14 @@ struct StepPace {
 
   double judged_s() const { return 2 * step_s + logits_s; }  // three walks of judge_parity()
   double rows_s(int64_t rows) const { return row_s * static_cast<double>(rows); }
+};
+
+// What the calls of a case have shown of an engine, in seconds; 0: nothing yet.
+struct SeenPace {
+  double open_s = 0;
+  double judged_s = 0;  // a judged step with its share of its prompt: mean of the prompts
+  double least_s = 0;   // the same of the prompt with the least
+  double token_s = 0;   // a token of a timed decode
 };
 
 // A case as predicted. An engine whose pace is not known is named in `unknown`, and its work is not
@@ -48,6 +57,9 @@ class Forecaster {
   void measure(const CaseJob& job, const CaseServices& services, bool whole);
   // Result of may_take_over() for a model; false if measure() has not measured it.
   bool takes_over(const Model& model) const;
+  // Takes the pace that measure() has not found from what was seen of one of the job's engines. Returns
+  // false if it is known, or not seen yet.
+  bool learn(const CaseJob& job, const std::string& engine, const SeenPace& seen);
   // Predicts the case from what measure() found for its model, in this or another case of that
   // model. Engines without a measurement are named in Forecast::unknown.
   Forecast forecast(const CaseJob& job) const;
@@ -59,6 +71,7 @@ class Forecaster {
     int max_positions = 0;
     CaseReferences references;
     std::map<std::string, StepPace> paces;
+    std::set<std::string> learned;  // engines whose pace learn() has set
   };
 
   double judging(const CaseJob& job, const Measured& model, Forecast& forecast) const;

@@ -206,7 +206,7 @@ class Run {
     fmt::print(
         "{} case(s): {}; extrapolated from a few steps of each engine, measured now, to the steps "
         "of the run\n",
-        plan.jobs.size(), outlook_.text());
+        plan.jobs.size(), outlook_.say());
     return ends.empty() ? 0 : exit_code(worst(ends));
   }
 
@@ -226,7 +226,7 @@ class Run {
     }
     if (plots_come()) outlook_.add(kPlotS);
     say(fmt::format("{} case{}: {}", plan.jobs.size(), plan.jobs.size() == 1 ? "" : "s",
-                    outlook_.text()));
+                    outlook_.say()));
   }
 
   bool plots_come() const { return settings_.plot && !settings_.whole_parity; }
@@ -268,7 +268,7 @@ class Run {
                         in_megabytes(memory->bytes_needed), in_megabytes(memory->bytes_free),
                         job.device));
       }
-      if (const auto* held = std::get_if<MemoryHeld>(&event)) outlook_.note_held(job, held->bytes);
+      if (const std::string again = outlook_.take(job, event); !again.empty()) say(again);
     });
     const HostServices services(job, hosts_);
     run_case(job, services, sink);
