@@ -362,6 +362,48 @@ TEST_CASE("a folder has the references of Qwen3-0.6B where it has that shape, no
   CHECK(references_of("models/Qwen3-0.6B", kTiny) == "Qwen3-0.6B");
 }
 
+TEST_CASE("an engine without code for the model is refused before anything is loaded") {
+  for (const bool two : {false, true}) {
+    for (const bool whole_parity : {false, true}) {
+      Bench bench;
+      bench.job.whole_parity = whole_parity;
+      if (two) bench.job.engines.push_back({.name = "other", .asked = "other", .candidate = true});
+      int loads = 0;
+      bench.services.load = [&, load = bench.services.load](const std::string& model, int depth) {
+        ++loads;
+        return load(model, depth);
+      };
+      bench.services.bytes = [](const EngineRequest& request, const ModelConfig&) -> int64_t {
+        if (request.name == "kernel") throw Error(ErrorKind::kBadInput, "no layout");
+        return 1000;
+      };
+      const CaseReport c = bench.run();
+      INFO(two << whole_parity);
+      CHECK(engine_of(c, "kernel").verdict == Verdict::kBadInput);
+      CHECK(testing::reason_of(engine_of(c, "kernel")) == "no layout");
+      CHECK(bench.made["kernel"] == 0);
+      CHECK((loads > 0) == two);
+      CHECK((bench.made["eager"] > 0) == two);
+      CHECK(engine_of(c, "eager").verdict == (two ? Verdict::kPass : Verdict::kSkipped));
+      CHECK((bench.made["other"] > 0) == two);
+    }
+  }
+  Bench anyway;
+  anyway.job.time_anyway = true;
+  anyway.services.bytes = [](const EngineRequest& request, const ModelConfig&) -> int64_t {
+    if (request.name == "kernel") throw Error(ErrorKind::kBadInput, "no layout");
+    return 1000;
+  };
+  const CaseReport c = anyway.run();
+  CHECK((anyway.made["kernel"] == 0 && engine_of(c, "eager").samples.size() == 3));
+  Bench broken;  // any other error of the question ends the case
+  broken.services.bytes = [](const EngineRequest& request, const ModelConfig&) -> int64_t {
+    if (request.name == "kernel") throw Error(ErrorKind::kEnvUnfit, "no host");
+    return 1000;
+  };
+  CHECK(broken.run().verdict == Verdict::kEnvUnfit);
+}
+
 TEST_CASE("a missing reference names a command that makes it for this model") {
   Bench bench;
   bench.references.clear();
