@@ -14,6 +14,21 @@ namespace {
 
 using Ids = std::vector<int32_t>;
 
+mkbench_tensor weight(const char* name, const uint16_t* data, uint64_t bytes, int32_t rank,
+                      int64_t rows, int64_t cols) {
+  mkbench_tensor t{};
+  t.size = sizeof t;
+  t.dtype = MKBENCH_BF16;
+  t.name = name;
+  t.data = data;
+  t.bytes = bytes;
+  t.rank = rank;
+  t.shape[0] = rows;
+  t.shape[1] = cols;
+  t.shape[2] = t.shape[3] = 1;
+  return t;
+}
+
 constexpr int32_t kVocab = 97, kRows = 12;
 const Ids kPrompt = {5, 17, 96, 0, 33};
 
@@ -308,8 +323,7 @@ TEST_CASE("open() says why it refuses", "[step]") {
 
 TEST_CASE("a weight is found by name, and its shape and type are compared", "[step]") {
   const uint16_t data[6] = {};
-  mkbench_tensor norm{sizeof norm, MKBENCH_BF16, "norm", data, 4, 1, {2, 1, 1, 1}};
-  mkbench_tensor q{sizeof q, MKBENCH_BF16, "q", data + 2, 8, 2, {2, 3, 1, 1}};
+  mkbench_tensor norm = weight("norm", data, 4, 1, 2, 1), q = weight("q", data + 2, 8, 2, 2, 3);
   const mkbench_tensor* all[] = {&norm, &q};
   mkbench_step::Tensors tensors{};
   tensors.args.tensors = all;
@@ -360,13 +374,7 @@ TEST_CASE("biases and norms of heads are looked for where the model has them", "
   std::vector<uint16_t> data(std::size(all));
   std::vector<mkbench_tensor> tensors;
   for (size_t i = 0; i < data.size(); ++i)
-    tensors.push_back({sizeof(mkbench_tensor),
-                       MKBENCH_BF16,
-                       all[i].name.c_str(),
-                       &data[i],
-                       2,
-                       2,
-                       {all[i].rows, all[i].cols, 1, 1}});
+    tensors.push_back(weight(all[i].name.c_str(), &data[i], 2, 2, all[i].rows, all[i].cols));
   std::vector<const mkbench_tensor*> pointers;
   for (const mkbench_tensor& t : tensors) pointers.push_back(&t);
   mkbench_step::Tensors given{};
