@@ -70,7 +70,8 @@ class JUnit(Pages):
         self.assertEqual(self.outcome(wrong, "check r_rms"), [("failure", "r_rms", "found 2.5, limit 1.5")])
         self.assertEqual(self.outcome(wrong, "check receipts"), [("failure", "receipts", "3 of 160 timed ids differ")])
         self.assertEqual(self.outcome(wrong, "verdict")[0][:2], ("failure", "FAIL_TOKEN"))
-        self.assertEqual(wrong[-1][0].text, "KV row 4 of layer 7 first\nthe logits are those of: GELU for SiLU")
+        # Where it begins, "KV row 4 of layer 7 first", is left out beside a bug that is named alone.
+        self.assertEqual(wrong[-1][0].text, "the logits are those of: GELU for SiLU")
         hung = suites["synthetic d=512 n=16 / megakernel (plain)"]
         self.assertEqual(self.outcome(hung, "verdict"), [("error", "HANG", "HANG: no progress for 10 s")])
         self.assertIsNone(hung.get("time"))
