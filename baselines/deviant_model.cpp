@@ -60,7 +60,7 @@ class DeviantModel::Pass {
     return head(h.flatten(0, 1).index_select(0, steps()));
   }
 
-  // Of one run, in a pass without bugs.
+  // DeviantModel::each_alone(). This pass has one run and no bugs.
   void each_alone(std::span<const Deviation> bugs, const GiveLogits& give) {
     const auto most = static_cast<size_t>(std::max(int64_t{1}, kRowsTogether / rows_));
     const int layers = static_cast<int>(m_.layers.size());

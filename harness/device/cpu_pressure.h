@@ -13,7 +13,8 @@ struct CpuReading {
   // Periods of a control group's quota in which it stopped processes, over all groups above this
   // process.
   int64_t throttled = 0;
-  // Of all CPUs in ticks: what a hypervisor gave to other machines, and all time.
+  // Time of all CPUs together, in clock ticks: what a hypervisor gave to other machines, and the sum
+  // of all uses.
   int64_t stolen = 0, ticks = 0;
 };
 

@@ -21,7 +21,8 @@ class Foretold {
   // Learns from an event of a job. Returns the line to print if the run will take half as much again as
   // was said last, else an empty string.
   std::string take(const CaseJob& job, const CaseEvent& event);
-  // The same for the memory that the run holds now.
+  // Takes the bytes of memory that the run holds now. Returns the line to print if they are half as
+  // much again as was said last, else an empty string.
   std::string held(int64_t bytes);
   // Seconds of the run by all that is known now.
   double seconds() const;

@@ -363,6 +363,12 @@ TEST_CASE("a folder has the references of Qwen3-0.6B where it has that shape, no
 }
 
 TEST_CASE("an engine without code for the model is refused before anything is loaded") {
+  const auto refuse = [](Bench& bench, ErrorKind kind) {
+    bench.services.bytes = [kind](const EngineRequest& request, const ModelConfig&) -> int64_t {
+      if (request.name == "kernel") throw Error(kind, "no layout");
+      return 1000;
+    };
+  };
   for (const bool two : {false, true}) {
     for (const bool whole_parity : {false, true}) {
       Bench bench;
@@ -373,10 +379,7 @@ TEST_CASE("an engine without code for the model is refused before anything is lo
         ++loads;
         return load(model, depth);
       };
-      bench.services.bytes = [](const EngineRequest& request, const ModelConfig&) -> int64_t {
-        if (request.name == "kernel") throw Error(ErrorKind::kBadInput, "no layout");
-        return 1000;
-      };
+      refuse(bench, ErrorKind::kBadInput);
       const CaseReport c = bench.run();
       INFO(two << whole_parity);
       CHECK(engine_of(c, "kernel").verdict == Verdict::kBadInput);
@@ -390,17 +393,11 @@ TEST_CASE("an engine without code for the model is refused before anything is lo
   }
   Bench anyway;
   anyway.job.time_anyway = true;
-  anyway.services.bytes = [](const EngineRequest& request, const ModelConfig&) -> int64_t {
-    if (request.name == "kernel") throw Error(ErrorKind::kBadInput, "no layout");
-    return 1000;
-  };
+  refuse(anyway, ErrorKind::kBadInput);
   const CaseReport c = anyway.run();
   CHECK((anyway.made["kernel"] == 0 && engine_of(c, "eager").samples.size() == 3));
   Bench broken;  // any other error of the question ends the case
-  broken.services.bytes = [](const EngineRequest& request, const ModelConfig&) -> int64_t {
-    if (request.name == "kernel") throw Error(ErrorKind::kEnvUnfit, "no host");
-    return 1000;
-  };
+  refuse(broken, ErrorKind::kEnvUnfit);
   CHECK(broken.run().verdict == Verdict::kEnvUnfit);
 }
 
