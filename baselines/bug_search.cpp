@@ -23,7 +23,8 @@ constexpr size_t kRefined = 24;  // of the best bugs of the first run, how many 
 constexpr size_t kRounded = 3;   // of the best bugs, how many are run in bf16 too
 constexpr size_t kBatchedRows = 128;  // runs of at most so many rows go through the model together
 constexpr int64_t kMostTies = 8;      // of a step whose id tells anything
-constexpr int kShortestTail = 2;      // rows of the head that are never scored are at least so many
+constexpr double kAsWrong = 0.25;  // least error of a run's logits, over that of the failing run's
+constexpr int kShortestTail = 2;   // rows of the head that are never scored are at least so many
 
 double now() {
   using Clock = std::chrono::steady_clock;
@@ -89,8 +90,10 @@ class Search {
         question_(question),
         end_(now() + question.seconds) {
     size_t rows = 0;
-    // The first run, the failing one, is a batch of its own.
-    for (const ObservedRun& run : question.runs) {
+    std::vector<ObservedRun> runs = question.runs;
+    std::swap(runs.front(), runs[cheapest_of(runs)]);
+    // The first run is a batch of its own.
+    for (const ObservedRun& run : runs) {
       rows = std::max(rows, run.ids.size());
       const bool fits = batches_.size() > 1 && run.ids.size() <= kBatchedRows;
       if (fits && batches_.back().runs.front().ids.size() <= kBatchedRows)
@@ -107,17 +110,19 @@ class Search {
     BugFits result;
     result.known = static_cast<int>(known_.size());
     truth_ = tried({}, {}, {});
+    go_on(truth_);
+    if (with_logits()) truth_.fit.error = 1;
+    result.truth = truth_.fit;
+    result.truth.name = "none";
+    if (!with_logits() && truth_.fit.wrong < kEnoughIds) return result;
     try_known();
     result.tried = static_cast<int>(tried_.size());
     sort();
     // The first run tells most bugs apart; only the best are tried on the others.
     if (tried_.size() > kRefined) tried_.resize(kRefined);
-    go_on(truth_);
     for (Tried& one : tried_) go_on(one);
     sort();
     if (with_logits() && !tried_.empty() && tried_.front().fit.error > kMostLeft) try_pairs();
-    result.truth = truth_.fit;
-    result.truth.name = "none";
     if (with_logits()) result.truth.rounding = rounding_of({});
     for (size_t i = 0; i < std::min(kRounded, tried_.size()); ++i) {
       if (with_logits()) tried_[i].fit.rounding = rounding_of(tried_[i].bugs);
@@ -128,8 +133,26 @@ class Search {
   }
 
  private:
-  // Whether the failing run has logits that can be compared; else ids decide.
+  // Whether the first run has logits that can be compared; else ids decide.
   bool with_logits() const { return batches_.front().logits.defined(); }
+
+  // The run that bugs are tried on first: the failing one, runs.front(), or where that is long, the
+  // shortest of those whose logits are about as wrong.
+  size_t cheapest_of(const std::vector<ObservedRun>& runs) {
+    size_t best = 0;
+    double failing = 0;
+    for (size_t i = 0; i < runs.size() && runs.front().ids.size() > kBatchedRows; ++i) {
+      Batch one{{runs[i]}, {}, {}, {}, {}};
+      prepare(one);
+      if (!one.logits.defined()) continue;
+      const double error = squared_distance(one, one.logits, model_.logits(one.runs, {})) /
+                           one.finite.sum().item<double>();
+      if (i == 0) failing = error;
+      const bool as_wrong = failing > 0 && error >= kAsWrong * kAsWrong * failing;
+      if (as_wrong && runs[i].ids.size() < runs[best].ids.size()) best = i;
+    }
+    return best;
+  }
 
   void prepare(Batch& batch) {
     std::vector<int64_t> ids;
@@ -270,7 +293,6 @@ class Search {
     std::stable_sort(tried_.begin(), tried_.end(),
                      [&](const Tried& a, const Tried& b) { return key(a) < key(b); });
     if (!with_logits()) return;
-    truth_.fit.error = 1;
     for (Tried& one : tried_) one.fit.error = share(one.distance);
   }
 

@@ -34,7 +34,7 @@ struct BugFit {
 };
 
 struct BugFits {
-  std::vector<BugFit> best;  // the best first, at most kBestFits
+  std::vector<BugFit> best;  // the best first, at most kBestFits; none: nothing was tried
   BugFit truth;              // no bug; its error is 1
   int tried = 0, known = 0;  // of the bugs that this model can have
 };
@@ -42,5 +42,8 @@ inline constexpr int kBestFits = 8;
 
 // A bug that leaves a larger error explains too little: it is not named, and tried with others.
 inline constexpr double kMostLeft = 0.5;
+
+// Without logits no bug is tried where fewer ids are wrong: one or two agree with some bug by chance.
+inline constexpr int kEnoughIds = 4;
 
 }  // namespace mkbench

@@ -21,9 +21,6 @@ constexpr size_t kWindows = 4, kWindowsOfIds = 8;
 constexpr double kTimesLimit = 4.0 / 3, kMostRounding = 8;
 // Bugs whose errors differ by less are not told apart.
 constexpr double kAlike = 1.25;
-// Ids alone name one bug only where at least so many of them are not the truth's: one or two agree
-// with some bug by chance.
-constexpr int kEnoughIds = 4;
 constexpr size_t kListed = 3;
 
 int rows_of(const ReferencePrompt& prompt, int end) {
@@ -86,8 +83,6 @@ std::string by_logits(const BugFits& fits, double times_rounding, std::vector<Bu
 }
 
 std::string by_ids(const BugFits& fits, std::vector<BugFit>& fitting) {
-  if (fits.truth.wrong < kEnoughIds)
-    return fmt::format("not told by {} wrong ids without logits", fits.truth.wrong);
   std::copy_if(fits.best.begin(), fits.best.end(), std::back_inserter(fitting),
                [](const BugFit& fit) { return fit.wrong == 0; });
   if (fitting.empty()) return "no known bug gives these ids";
@@ -130,11 +125,15 @@ std::vector<ReplayWindow> replay_windows(const GreedyReference& reference,
 Diagnosis conclude_diagnosis(const BugFits& fits, double rms_limit) {
   Diagnosis diagnosis{.tried = fits.tried, .known = fits.known};
   std::vector<BugFit> fitting;
+  const bool with_logits = fits.truth.error >= 0;
+  if (!with_logits && fits.truth.wrong < kEnoughIds) {
+    diagnosis.text = fmt::format("not told by {} wrong ids without logits", fits.truth.wrong);
+    return diagnosis;
+  }
   if (fits.best.empty()) {
     diagnosis.text = "not diagnosed: no bug was tried in the time";
     return diagnosis;
   }
-  const bool with_logits = fits.truth.error >= 0;
   const double times_rounding = std::min(kTimesLimit * rms_limit, kMostRounding);
   diagnosis.text = with_logits ? by_logits(fits, times_rounding, fitting) : by_ids(fits, fitting);
   for (const BugFit& fit : fitting) diagnosis.names.push_back(fit.name);

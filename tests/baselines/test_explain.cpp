@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <numeric>
 #include <set>
 #include <span>
 #include <string>
@@ -162,6 +163,56 @@ TEST_CASE("explain: bugs of single layers tried together give what each gives al
   }
 }
 
+// The logits less their mean, step by step.
+std::vector<float> centred(std::vector<float> logits) {
+  const auto vocab = logits.size() / kSteps;
+  for (auto row = logits.begin(); row != logits.end(); row += static_cast<std::ptrdiff_t>(vocab)) {
+    const auto end = row + static_cast<std::ptrdiff_t>(vocab);
+    const double mean = std::accumulate(row, end, 0.0) / static_cast<double>(vocab);
+    std::for_each(row, end, [mean](float& x) { x -= static_cast<float>(mean); });
+  }
+  return logits;
+}
+
+// Noise that no bug explains, in the logits of a run, with the 2-norm `norm`.
+ObservedRun with_noise(ObservedRun run, double norm) {
+  std::vector<float> noise(run.logits.size());
+  for (size_t i = 0; i < noise.size(); ++i)
+    noise[i] = static_cast<float>(std::sin(static_cast<double>(i * i)));
+  noise = centred(std::move(noise));
+  const double have = std::sqrt(std::inner_product(noise.begin(), noise.end(), noise.begin(), 0.0));
+  for (size_t i = 0; i < noise.size(); ++i)
+    run.logits[i] += static_cast<float>(norm / have) * noise[i];
+  return run;
+}
+
+// The bugs that explain the first run best are tried on the others: where noise comes first, they
+// are not those of the run with the bug.
+TEST_CASE("explain: a short run is tried before a long one, if it is about as wrong") {
+  const auto engine = [](const std::vector<PlantedFault>& faults) {
+    return make_eager(with(faults), {.fp32 = true, .max_context = 160, .threads = 1});
+  };
+  const auto turned = engine({PlantedFault::kRotateSign}), sound = engine({});
+  const auto named = [&](int failing_rows, int other_rows, double share) {
+    const ObservedRun failing = run_of(*turned, failing_rows + 1 - kSteps);
+    REQUIRE(std::ssize(failing.ids) == failing_rows);
+    const auto is = centred(failing.logits);
+    const auto right = centred(run_of(*sound, failing_rows + 1 - kSteps).logits);
+    double squares = 0;
+    for (size_t i = 0; i < is.size(); ++i) squares += std::pow(double{is[i]} - right[i], 2);
+    const ObservedRun other =
+        with_noise(run_of(*sound, other_rows + 1 - kSteps, 2), share * std::sqrt(squares));
+    const BugFits fits = explained({failing, other});
+    return std::any_of(fits.best.begin(), fits.best.end(), [](const BugFit& fit) {
+      return fit.name.find("rotate_sign") != std::string::npos;
+    });
+  };
+  CHECK_FALSE(named(129, 128, 0.26));
+  CHECK(named(129, 128, 0.24));
+  CHECK(named(128, 127, 0.26));
+  CHECK(named(129, 129, 0.26));
+}
+
 TEST_CASE("explain: bf16 arithmetic leaves the error that is foretold for it") {
   const auto eager = make_eager(tiny(), {.head_fp32 = true, .max_context = 64, .threads = 1});
   const BugFits right = explained({run_of(*eager, 5), run_of(*eager, 9, 2)});
@@ -196,11 +247,22 @@ TEST_CASE("explain: steps without finite logits are left out, and ids decide wit
   run.found[2] = -1;
   CHECK(explained({run}).best.front().name == "rope_interleaved");
   run.logits.clear();
-  const BugFits by_ids = explained({run});
+  const BugFits by_ids = explained({run, run});
   CHECK(by_ids.best.front().name == "rope_interleaved");
   CHECK(by_ids.best.front().error == -1);
   CHECK(by_ids.truth.error == -1);
-  CHECK(by_ids.truth.wrong > 2);
+  CHECK(by_ids.truth.wrong >= kEnoughIds);
+  CHECK(by_ids.tried == by_ids.known);
+  // Where few ids are wrong, the same search tells nothing.
+  const ObservedRun sound = run_with({});
+  for (const int wrong : {kEnoughIds, kEnoughIds - 1}) {
+    ObservedRun few = sound;
+    few.logits.clear();
+    for (int t = 0; t < wrong; ++t) few.found[static_cast<size_t>(t)] ^= 1;
+    const BugFits fits = explained({few});
+    CHECK(fits.truth.wrong == wrong);
+    CHECK((fits.tried > 0) == (wrong == kEnoughIds));
+  }
 }
 
 TEST_CASE("explain: without time no bug is tried") {
