@@ -48,7 +48,7 @@ void add_masks(BugTable& t) {
        [](X i, X j, X decoded) { return (j <= i) & ((j < i) | (i == 0) | (i < decoded)); });
   const auto all = [](X i, X) { return i >= 0; };
   t.add("newest_row_late", "the newest KV row is read before it is written, as zeros",
-        {.seen = older, .zero_row = all});
+        {.seen = [](X i, X j, X) { return j < i; }, .zero_row = all});
   t.add("zero_row_seen", "attention reads one KV row too many, which holds zeros",
         {.zero_row = all});
   const Seen behind_first = [](X i, X j, X) { return (j <= i) & ((j > 0) | (i == 0)); };
