@@ -1,8 +1,7 @@
 """Has decoders with one planted bug each (tests/plugins/bugs.inc) judged, with logits and by ids alone, and writes what the
 judge named as a page in Markdown:
 
-    BINARY_UNDER_TEST=.../mkbench bug_matrix.py ENGINE PAGE.md [--bugs NAME,...] [--jobs N] [--flags=...]
-    bug_matrix.py LOG.txt PAGE.md        from what test_known_bugs "[slow]" printed: the diagnosis alone, in one process
+    BINARY_UNDER_TEST=.../mkbench bug_matrix.py ENGINE PAGE.md [--bugs NAME,...] [--jobs N] [--device cuda] [--flags=...]
 
 Ends with 1 if too few bugs were named, or one wrongly."""
 
@@ -43,9 +42,7 @@ class Judged:
 
     @property
     def outcome(self):
-        """"named", "among" others, "none", "others" or, one alone and not the right one, "wrong"; "passed", "not run"."""
-        if self.verdict == "not run":
-            return self.verdict
+        """"named", "among" others, "none", "others", "wrong" (one alone, and not the right one) or "passed"."""
         if self.verdict == "PASS":
             return "passed"
         if not self.names:
@@ -63,17 +60,6 @@ def read_bugs():
     return {name: Bug(name, model, fits.split(), text) for name, model, fits, text in rows}
 
 
-def read_log(path, bugs):
-    """Of each bug the diagnosis with logits and by ids."""
-    line = re.compile(r"\w+ (\w+) by (logits|ids), (\d+ wrong ids), ([\d.]+) s; ([\w+ ]*): (.*)")
-    found = {}
-    for name, shown, wrong, seconds, names, text in line.findall(path.read_text(encoding="utf-8")):
-        verdict = "PASS" if (shown, wrong) == ("ids", "0 wrong ids") else wrong
-        found[name, shown] = Judged(bugs[name], shown, verdict, float(seconds), names.split(), text)
-    return [found.get((name, shown)) or Judged(bugs[name], shown, "not run", 0, [], "")
-            for name in bugs for shown in LEAST_NAMED]
-
-
 def judge(engine, bug, shown, *flags):
     """bug: its name "none" plants none. flags: of mkbench parity, above those that stand here."""
     env = {k: v for k, v in os.environ.items() if not k.startswith(("MKBENCH_", "NAIVE_"))}
@@ -84,7 +70,7 @@ def judge(engine, bug, shown, *flags):
     with tempfile.TemporaryDirectory(prefix="mkbench_bug_") as made:
         out, begun = pathlib.Path(made) / "report", time.monotonic()
         run = subprocess.run([os.environ["BINARY_UNDER_TEST"], "parity", "--engine", str(engine), "--model", bug.model,
-                              "--device", "cpu", "--out", str(out), "-q", *flags],
+                              "--out", str(out), "-q", *flags],
                              env=env, capture_output=True, text=True, check=False)
         seconds = time.monotonic() - begun
         if not (out / "report.json").exists():
@@ -109,8 +95,7 @@ def shortfalls(judged):
     """What is against the limits, as sentences, and a sentence about each share."""
     found, shares = [], []
     for shown, least in LEAST_NAMED.items():
-        mine = [j for j in judged if j.shown == shown and j.outcome != "not run"]
-        missing = sum(j.shown == shown and j.outcome == "not run" for j in judged)
+        mine = [j for j in judged if j.shown == shown]
         known = [j for j in mine if j.bug.fits and j.outcome != "passed"]
         right = [j for j in known if j.outcome == "named" or (shown == "ids" and j.outcome == "among")]
         passed = [j.bug.name for j in mine if j.outcome == "passed"]
@@ -118,7 +103,7 @@ def shortfalls(judged):
         unnamed = [j for j in mine if not j.bug.fits and j.outcome != "passed"]
         shares.append(f"By {shown}: {len(right)} of {len(known)} known bugs that fail are named, {len(wrong)} wrongly "
                       f"({', '.join(wrong) or 'none'}); of {len(unnamed)} unknown ones "
-                      f"{sum(j.outcome == 'wrong' for j in unnamed)}. Passed: {', '.join(passed) or 'none'}. Not run: {missing}.")
+                      f"{sum(j.outcome == 'wrong' for j in unnamed)}. Passed: {', '.join(passed) or 'none'}.")
         if known and len(right) < least * len(known):
             found.append(f"by {shown} {len(right)} of {len(known)} bugs were named, wanted {least:.0%}")
         found += [f"{name} was named wrongly by {shown}" for name in wrong]
@@ -129,19 +114,17 @@ def shortfalls(judged):
 
 def page(engine, judged):
     """The table of bugs, and the matrix of those that did not get their own name alone."""
-    by = f"the judge named for {pathlib.Path(engine).name}" if engine else "the diagnosis named"
     source = subprocess.run([sys.executable, ROOT / "scripts" / "source_hash.py", "judgement"], capture_output=True,
                             text=True, check=True).stdout.strip()
-    seconds = "wall clock of mkbench parity" if engine else "CPU time of the engine and of the search"
-    lines = [f"# Planted bugs, and what {by}", "",
-             f"`.ci/long bugs` writes this page; seconds: {seconds}. Source hash `judgement`: {source[:16]}.", "",
+    lines = [f"# Planted bugs, and what the judge named for {pathlib.Path(engine).name}", "",
+             f"`.ci/long bugs` writes this page; seconds: wall clock of mkbench parity. Source hash `judgement`: {source[:16]}.", "",
              *shortfalls(judged)[1], "",
              "| planted | what is wrong | model | with logits | s | named | by ids alone | s | named |",
              "|:--|:--|:--|:--|--:|:--|:--|--:|:--|"]
 
     def named(j):
         text = ", ".join(dict.fromkeys(j.names)) or "-"
-        return text if j.outcome in ("named", "passed", "not run") or (j.outcome == "none" and not j.bug.fits) else f"{text} ({j.outcome})"
+        return text if j.outcome in ("named", "passed") or (j.outcome == "none" and not j.bug.fits) else f"{text} ({j.outcome})"
 
     for logits, ids in zip(judged[::2], judged[1::2]):
         bug = logits.bug
@@ -163,20 +146,18 @@ def page(engine, judged):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("engine", help="or the output of test_known_bugs, *.txt")
+    parser.add_argument("engine")
     parser.add_argument("page", type=pathlib.Path)
     parser.add_argument("--bugs", help="names, separated by commas [all that the engine has]")
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--device", default="cpu")
     parser.add_argument("--flags", default=[], type=shlex.split, help="of mkbench parity: --flags='--only corpus-17'")
     args = parser.parse_args()
     bugs = read_bugs()
     names = args.bugs.split(",") if args.bugs else bugs
     if not args.bugs and args.engine.endswith(".py"):
         names = [name for name in bugs if f'has("{name}")' in pathlib.Path(args.engine).read_text(encoding="utf-8")]
-    if args.engine.endswith(".txt"):
-        judged, args.engine = read_log(pathlib.Path(args.engine), bugs), None
-    else:
-        judged = judge_all(args.engine, [bugs[name] for name in names], args.flags, args.jobs)
+    judged = judge_all(args.engine, [bugs[name] for name in names], ["--device", args.device, *args.flags], args.jobs)
     args.page.write_text(page(args.engine, judged), encoding="utf-8")
     found, shares = shortfalls(judged)
     print("\n".join(shares + found))

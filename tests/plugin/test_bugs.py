@@ -13,7 +13,7 @@ sys.path.insert(0, str(ROOT / "tests" / "engines"))
 
 LIBRARY = pathlib.Path(os.environ["PLUGINS"]) / "buggy_cpu.so"
 PYTHON = ROOT / "tests" / "engines" / "buggy_decoder.py"
-ONE_PROMPT = ("--only", "corpus-17")
+ONE_PROMPT = ("--device", "cpu", "--only", "corpus-17")
 # Engine, bug, what the engine shows, and the right outcomes.
 SAMPLE = [
     (LIBRARY, "gqa_map", "logits", ["named"]),
