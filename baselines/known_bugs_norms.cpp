@@ -43,10 +43,10 @@ void add_means(BugTable& t, const Norms& norms) {
           [width](X y) { return y.sum(-1, true) / width; });
   }
   for (const PartOfSum& part : parts_of_sum(norms.stream ? s.hidden : s.head_dim)) {
-    add("norm_sum_part", "' sums leave out " + part.left_out,
+    add("norm_sum_part", " sum without " + part.left_out,
         [part](X y) { return part.kept(y).mean(-1, true); });
     if (!norms.stream) continue;
-    add("norm_mean_part", "' means leave out " + part.left_out, [part](X y) {
+    add("norm_mean_part", " take the mean without " + part.left_out, [part](X y) {
       return part.kept(y).sum(-1, true) / part.kept(at::ones_like(y)).sum(-1, true);
     });
   }
@@ -123,7 +123,7 @@ void add_norm_bugs(BugTable& table) {
   add_means(table, {"", "norms", true, true});
   if (!table.config.shape.qk_norm) return;
   add_head_norms(table);
-  add_means(table, {"stream_", "norms, but q_norm and k_norm,", true, false});
+  add_means(table, {"stream_", "norms, but not q_norm and k_norm,", true, false});
   add_means(table, {"qk_", "q_norm and k_norm", false, true});
 }
 
