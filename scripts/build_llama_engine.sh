@@ -60,7 +60,8 @@ fi
 # The build is for this machine's CPU, which is part of the key because machines may share a home folder.
 key="$(printf '%s\n' "$(cat "$requirements")" "${options[*]}" "$("$cxx" --version)" \
   "$("$cxx" -march=native -Q --help=target 2> /dev/null || grep -m 1 '^flags' /proc/cpuinfo)" | sha256sum | cut -c1-12)"
-cache="${XDG_CACHE_HOME:-$HOME/.cache}/mkbench/llama-$device-$key"
+find_cache "llama-$device-$key"
+cache="$cache/llama-$device-$key"
 mkdir -p "$cache"
 exec 9> "$cache/lock"
 flock -n 9 || { say "waiting for another build in $cache"; flock 9; }

@@ -24,7 +24,7 @@ esac
 
 # An environment with what a capture needs, made once.
 make_python() {
-  local venv="${XDG_CACHE_HOME:-$HOME/.cache}/mkbench/capture" wanted candidate
+  local venv="${XDG_CACHE_HOME:-${HOME:-$root/build}/.cache}/mkbench/capture" wanted candidate
   wanted="$(cat "$root"/scripts/requirements/capture.txt "$root"/scripts/requirements/constraints.txt)"
   python="$venv/bin/python"
   [ "$(cat "$venv/.mkbench-complete" 2> /dev/null || true)" != "$wanted" ] || return 0

@@ -8,6 +8,9 @@ usual_toolkit=/usr/local/cuda
 # in PATH, or come after the programs of a Linux driver that was installed inside.
 wsl_lib=/usr/lib/wsl/lib
 
+# Where the kernel shows the limits of containers.
+cgroups=/sys/fs/cgroup
+
 cpu_way_out="or run without the GPU: MKBENCH_DEVICE=cpu (for mkbench itself: --device cpu)"
 
 # program: the name in front of every message (default: setup).
@@ -63,6 +66,37 @@ find_cxx() {
   if [ -n "${CUDAHOSTCXX:-}" ] && [ "$(command -v "$CUDAHOSTCXX")" != "$cxx" ]; then
     say "nvcc is given $cxx too (CUDAHOSTCXX=$CUDAHOSTCXX is not used)"
   fi
+}
+
+# existing_folder PATH: the nearest folder on the way to PATH that is there.
+existing_folder() {
+  local at="$1"
+  while [ ! -d "$at" ]; do at="$(dirname "$at")"; done
+  printf '%s\n' "$at"
+}
+
+# can_write FOLDER: by trying, because root may write everywhere but in /sys and on a disk that is read-only.
+can_write() {
+  local probe
+  probe="$(mktemp -d "$1/.mkbench-XXXXXX" 2> /dev/null)" && rmdir "$probe"
+}
+
+# cache: the folder for what can be fetched again: the user's, where it can be written or has NAME already; else build/.
+find_cache() {  # NAME
+  local why
+  case "${XDG_CACHE_HOME:-}" in
+    /*) cache="$XDG_CACHE_HOME/mkbench" ;;
+    *) cache="${HOME:+$HOME/.cache/mkbench}" ;;
+  esac
+  if [ -z "$cache" ]; then
+    why="neither HOME nor XDG_CACHE_HOME is set"
+  elif [ -e "$cache/$1/.mkbench-complete" ] || can_write "$(existing_folder "$cache")"; then
+    return 0
+  else
+    why="cannot write to $(existing_folder "$cache")"
+  fi
+  cache="$root/build/cache"
+  say "$why: what is fetched goes to $cache; XDG_CACHE_HOME names another folder"
 }
 
 # base_python: a Python that can make the virtual environment; with offline packages, one of the version that their
@@ -269,11 +303,24 @@ check_gpus() {
   [ -n "$gpus" ] || die "no card of this machine can run mkbench (above)" "use a newer card," "$cpu_way_out"
 }
 
-# jobs: how many compilers run at a time.
+# cgroup_limits HIERARCHY FILE NAME: the limits in FILE of this process's control group and of those around it.
+cgroup_limits() {
+  local at
+  at="$(sed -n "s/^[0-9]*:$3://p" "${own_cgroups:-/proc/self/cgroup}" 2> /dev/null || true)"
+  while cat "$cgroups$1$at/$2" 2> /dev/null || true; [ -n "$at" ]; do at="${at%/*}"; done
+}
+
+# jobs: how many compilers run at a time. One takes up to 2 GB.
 jobs() {
-  local cores memory_gb
+  local cores memory_gb limit
   cores="$(nproc)"
   memory_gb="$(awk '/^MemAvailable/ { print int($2 / 1048576) }' /proc/meminfo)"
+  # Without a limit the files say "max", in the first version a number beyond all memory.
+  for limit in $(cgroup_limits "" memory.max ""; cgroup_limits /memory memory.limit_in_bytes memory); do
+    [ "$limit" != max ] || continue
+    limit=$((limit / 1073741824))
+    if [ "$limit" -lt "$memory_gb" ]; then memory_gb="$limit"; fi
+  done
   local by_memory=$((memory_gb / 2 > 0 ? memory_gb / 2 : 1))
   echo "${MKBENCH_JOBS:-$((cores < by_memory ? cores : by_memory))}"
 }

@@ -69,11 +69,33 @@ use_offline_apt() {
     -o "Dir::State::Lists=$apt_folder/lists" -o "Dir::Cache=$apt_folder/cache" -o APT::Sandbox::User=root)
 }
 
+apt_every_s=5 apt_patience_s=900
+
+# run_apt ARGUMENT ...: apt-get with the caller's as_root and apt_options. Waits for a program that holds apt's locks:
+# on a cloud machine's first minutes that is its own update. locked: what apt-get has last said of a lock.
+run_apt() {
+  local log status waited=0
+  log="$(mktemp)"
+  while :; do
+    status=0
+    "${as_root[@]}" env LC_ALL=C DEBIAN_FRONTEND=noninteractive apt-get "${apt_options[@]}" "$@" \
+      > "$log" 2>&1 < /dev/null || status=$?
+    locked="$(sed -n 's/^E: \(\(Could not get\|Unable to acquire\|Unable to lock\).*\)/\1/p' "$log" | head -n 1)"
+    if [ "$status" = 0 ] || [ -z "$locked" ] || [ "$waited" -ge "$apt_patience_s" ]; then break; fi
+    [ "$waited" != 0 ] || say "apt: $locked: waiting for it, at most $((apt_patience_s / 60)) min"
+    sleep "$apt_every_s"
+    waited=$((waited + apt_every_s))
+  done
+  cat "$log" >&2
+  rm -f "$log"
+  return "$status"
+}
+
 install_packages() {  # NAME ...
   command -v apt-get > /dev/null ||
     die "these packages are missing, and this is not Debian or Ubuntu (no apt-get): $*" \
         "install them under the names that your system uses (scripts/requirements/debian.txt names the files to have)"
-  local as_root=() apt_options=() apt_folder="" why="is there a network? Debian 12 or Ubuntu 24.04 is needed" status=0
+  local as_root=() apt_options=() apt_folder="" locked="" why="is there a network? Debian 12 or Ubuntu 24.04 is needed" status=0
   if [ -n "$offline" ]; then
     require_offline debian
     use_offline_apt
@@ -88,12 +110,10 @@ install_packages() {  # NAME ...
     [ -t 0 ] || [ -t 2 ] || as_root+=(-n)
   fi
   say "installing Debian packages: $*"
-  "${as_root[@]}" apt-get "${apt_options[@]}" update -qq >&2 ||
-    say "apt-get update failed; trying with the lists that are there"
-  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
-    apt-get "${apt_options[@]}" install -y -qq --no-install-recommends "$@" >&2 < /dev/null || status=$?
+  run_apt update -qq || say "apt-get update failed; trying with the lists that are there"
+  run_apt install -y -qq --no-install-recommends "$@" || status=$?
   [ -z "$apt_folder" ] || rm -rf "$apt_folder" || true
-  [ "$status" = 0 ] || die "apt-get could not install: $*" "$why"
+  [ "$status" = 0 ] || die "apt-get could not install: $*" "${locked:-$why}"
 }
 
 # requirement_options FILE ...: pip's options for these files of scripts/requirements, in the lane's versions.
@@ -103,19 +123,40 @@ requirement_options() {
   for file in "$@"; do pip_options+=(--requirement "$requirements/$file"); done
 }
 
+# pip_sources: options for the user's settings of pip that say where packages come from. The others, such as user,
+# target and prefix, would take packages out of the environment, so pip runs isolated from all.
+find_pip_sources() {
+  mapfile -t pip_sources < <("$venv/bin/python" -I -c '
+import pip._internal.configuration as pip
+settings, found = pip.Configuration(isolated=False), {}
+settings.load()
+for key, value in settings.items():  # the environment comes last; since pip 25 there is one dict for each file
+    found.update(value if isinstance(value, dict) else {key: value})
+for key, value in found.items():
+    name = key.rpartition(".")[2]
+    if name in ("index-url", "extra-index-url", "find-links", "trusted-host", "proxy", "cert", "client-cert",
+                "timeout", "default-timeout", "retries"):
+        for word in value.split():
+            print(f"--{name}={word}")
+')
+}
+
 pip_install() {  # REQUIREMENTS FILE ...
-  local names pip_options source=() kind=wheels what="fetching and unpacking"
+  local names pip_options pip_sources source=() kind=wheels what="fetching and unpacking"
   names="$(sed 's/ / and /g' <<< "$*")"
   if [ -n "$offline" ]; then
     case "$1" in compiler-*) kind=compiler ;; esac
     require_offline "$kind"
     source=(--no-index --find-links "$offline/wheels") what=unpacking
+  else
+    find_pip_sources
+    source=("${pip_sources[@]}")
   fi
   # pip unpacks where TMPDIR points; /tmp may be a small memory disk.
   mkdir -p "$venv/tmp"
   requirement_options "$@"
   if ! TMPDIR="$venv/tmp" with_progress "$what $names" /dev/null \
-      "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "${source[@]}" "${pip_options[@]}" \
+      "$venv/bin/python" -I -m pip --isolated install --quiet --disable-pip-version-check "${source[@]}" "${pip_options[@]}" \
       >&2 < /dev/null; then
     die "pip could not install $names (its message is above)" \
         "without a network nothing can be fetched: run this once with one, unpack an archive of scripts/bundle.sh," \

@@ -102,7 +102,7 @@ work() {  # BEFORE ARGUMENT ...
 # Whether a disk that set-up and build write to is full.
 disk_is_full() {
   local place full="No space left on device\|Disk quota exceeded"
-  for place in "$state" "${TMPDIR:-/tmp}" "${XDG_CACHE_HOME:-$HOME/.cache}"; do
+  for place in "$state" "${TMPDIR:-/tmp}" "${XDG_CACHE_HOME:-${HOME:-$root/build}/.cache}"; do
     [ -d "$place" ] || continue
     if { head -c 65536 /dev/zero > "$place/.mkbench-room-$$"; } 2>&1 | grep -q "$full"; then
       rm -f "$place/.mkbench-room-$$"

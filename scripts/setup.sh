@@ -3,6 +3,9 @@
 # is needed. Asks no question. run.sh and test.sh call it; by hand: scripts/setup.sh --help.
 set -euo pipefail
 
+# Settings of a module system or an IDE for another Python than the one that is set up here.
+unset PYTHONPATH PYTHONHOME PYTHONSTARTUP PYTHONUSERBASE
+
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)"
 . "$root/scripts/machine.sh"
 . "$root/scripts/progress.sh"
@@ -19,7 +22,8 @@ environment:
   MKBENCH_PRESET              CMake preset: release (default), ci, sanitize; builds in build/<preset>
   MKBENCH_CUDA_ARCHITECTURES  e.g. 90a-real (default: this machine's GPUs; 90a-real without one)
                               "all": every supported card
-  MKBENCH_VENV                the virtual environment (default: ~/.cache/mkbench/venv-<hash of the pins>)
+  MKBENCH_VENV                the virtual environment (default: ~/.cache/mkbench/venv-<hash of the pins>, with
+                              XDG_CACHE_HOME for ~/.cache; build/cache where that cannot be written)
   MKBENCH_USE_PYPI_CUDA=1     take the CUDA compiler from PyPI even where the machine has a toolkit
   MKBENCH_OFFLINE             the folder that packages come from, without a network (default: offline/ in the sources,
                               where an archive of scripts/bundle.sh was unpacked); "no": the network
@@ -53,10 +57,9 @@ started=$SECONDS
 
 # Stops if the disk has no room for the environment (the folder itself may not exist yet).
 check_disk() {  # FOLDER
-  local at="$1" free_gb needed_gb
+  local at free_gb needed_gb
+  at="$(existing_folder "$1")"
   needed_gb="$(lane_rows | awk -v lane="$lane" '$1 == lane { print $5 }')"
-  while [ ! -d "$at" ]; do at="$(dirname "$at")"; done
-  [ -w "$at" ] || die "cannot write to $at" "set MKBENCH_VENV to a folder that you can write"
   free_gb="$(df -Pk "$at" | awk 'NR == 2 { print int($4 / 1048576) }')"
   [ "$free_gb" -ge "$needed_gb" ] ||
     die "$at has $free_gb GB free; the Python environment needs $needed_gb GB" \
@@ -69,9 +72,13 @@ link() { [ -e "$2" ] || [ ! -e "$(dirname "$2")/$1" ] || ln -s "$1" "$2"; }
 # The virtual environment is complete when its stamp says so; a half-made one is made again.
 make_venv() {
   local stamp="$venv/.mkbench-complete" mark="$venv/.mkbench-venv"
-  mkdir -p "$(dirname "$venv")"
-  exec 9> "$venv.lock"
-  flock -n 9 || { say "waiting for another set-up of $venv"; flock 9; }
+  if can_write "$(existing_folder "$(dirname "$venv")")"; then
+    mkdir -p "$(dirname "$venv")"
+    exec 9> "$venv.lock"
+    flock -n 9 || { say "waiting for another set-up of $venv"; flock 9; }
+  elif [ ! -e "$stamp" ]; then
+    die "cannot write to $(existing_folder "$(dirname "$venv")")" "set MKBENCH_VENV to a folder that you can write"
+  fi
   if [ ! -e "$stamp" ]; then
     if [ -d "$venv" ] && [ ! -e "$mark" ] && [ -n "$(ls -A "$venv")" ]; then
       die "$venv is there but was not made by this script" "set MKBENCH_VENV to a new or empty folder"
@@ -120,7 +127,11 @@ choose_python_and_toolkit() {
     say "$toolkit_reason: the CUDA compiler comes from PyPI"
   fi
   pins="$(cd "$requirements" && cat "${files[@]}" | sha256sum | cut -c1-12)"
-  venv="${MKBENCH_VENV:-${XDG_CACHE_HOME:-$HOME/.cache}/mkbench/venv-$lane-$pins}"
+  venv="${MKBENCH_VENV:-}"
+  if [ -z "$venv" ]; then
+    find_cache "venv-$lane-$pins"
+    venv="$cache/venv-$lane-$pins"
+  fi
   if [ "$plan" = 1 ]; then
     python="$venv/bin/python" toolkit="${toolkit:-PyPI}"
     return 0

@@ -4,6 +4,7 @@ import os
 import pathlib
 import re
 import subprocess
+import sys
 import tempfile
 import unittest
 
@@ -316,6 +317,102 @@ class Setup(FakeMachine):
                               capture_output=True, text=True, timeout=60)
         self.assertEqual(done.returncode, 2)
         self.assertIn("usage: scripts/setup.sh", done.stderr)
+
+
+    def test_git_leaves_line_ends_alone(self):
+        """Also where core.autocrlf asks for "\\r\\n", on which bash stumbles."""
+        if not (ROOT / ".git").exists():
+            self.skipTest("these sources are no git repository")
+        files = ["scripts/setup.sh", "references/data/tiny/config.json"]
+        done = subprocess.run(["git", "-c", "core.autocrlf=true", "archive", "--worktree-attributes", "HEAD", *files],
+                              cwd=ROOT, stdout=subprocess.PIPE, check=True)
+        self.assertIn(b"set -euo pipefail\n", done.stdout)
+        self.assertNotIn(b"\r\n", done.stdout)
+
+    def test_a_folder_that_can_be_written(self):
+        """As root only trying tells: /proc is writable by its mode. A complete environment needs no writing."""
+        house, fallback = str(self.home), f"{ROOT}/build/cache"
+        for environment, wanted, said in [
+                ({"HOME": house}, f"{house}/.cache/mkbench", ""),
+                ({"HOME": house, "XDG_CACHE_HOME": f"{house}/xdg"}, f"{house}/xdg/mkbench", ""),
+                ({"HOME": house, "XDG_CACHE_HOME": "relative"}, f"{house}/.cache/mkbench", ""),
+                ({"HOME": ""}, fallback, "neither HOME nor XDG_CACHE_HOME is set: what is fetched goes to"),
+                ({"HOME": "/proc"}, fallback, "cannot write to /proc: what is fetched goes to")]:
+            with self.subTest(**environment):
+                status, found, told = self.call('unset XDG; [ -n "$HOME" ] || unset HOME; find_cache venv; echo "$cache"',
+                                                **environment)
+                self.assertEqual((status, found), (0, wanted), told)
+                self.assertEqual(told.partition(" " + fallback)[0], "setup: " + said if said else "")
+        complete = self.home / ".cache" / "mkbench" / "venv"
+        complete.mkdir(parents=True)
+        (complete / ".mkbench-complete").touch()
+        read_only = "can_write() { false; }; find_cache venv; echo $cache"
+        self.assertEqual(self.call(read_only)[1].replace(f"{house}/.cache/mkbench", "ours"), "ours")
+        (complete / ".mkbench-complete").unlink()
+        self.assertEqual(self.call(read_only)[1], fallback)
+        self.assertEqual([name.name for name in self.home.iterdir() if name.name.startswith(".mkbench-")], [])
+
+    def test_nothing_is_written_where_nothing_can_be(self):
+        done = subprocess.run([str(ROOT / "scripts" / "setup.sh")], capture_output=True, text=True, timeout=60,
+                              env={"PATH": f"{self.home / 'bin'}:/usr/bin:/bin", "MKBENCH_VENV": "/proc/venv/here"})
+        self.assertEqual((done.returncode, done.stderr.splitlines()[-2:]), (
+            1, ["setup: error: cannot write to /proc", "       set MKBENCH_VENV to a folder that you can write"]))
+
+    def test_compile_jobs_fit_into_the_memory_of_the_container(self):
+        """The smallest limit counts, of this group and of those around it, in both versions of control groups."""
+        self.program("nproc", "echo 64")
+        groups = self.home / "groups"
+        for folder in ("a/b", "memory/m"):
+            (groups / folder).mkdir(parents=True)
+        (groups / "own").write_text("4:memory:/m\n1:cpu:/x\n0::/a/b\n")
+        ask = f"cgroups='{groups}' own_cgroups='{groups}/own'; jobs"
+        free = int(self.call(ask)[1])
+        for path, none in [("memory/m/memory.limit_in_bytes", 9223372036854771712), ("a/b/memory.max", "max"),
+                           ("a/memory.max", "max"), ("memory.max", "max")]:
+            for limit, wanted in [(none, free), (4 << 30, 2), ((4 << 30) - 1, 1), (1 << 20, 1), (none, free)]:
+                with self.subTest(path=path, limit=limit):
+                    (groups / path).write_text(f"{limit}\n")
+                    self.assertEqual(int(self.call(ask)[1]), min(wanted, free))
+        self.assertEqual(self.call(ask, MKBENCH_JOBS="7")[1], "7")
+
+
+class Packages(FakeMachine):
+    """scripts/packages.sh: other programs that use apt, and settings of the user's for pip."""
+    HELD = "E: Could not get lock /var/lib/apt/lists/lock. It is held by process 71 (unattended-upgr)"
+
+    def install(self, apt, **environment):
+        self.program("apt-get", f'echo "$1" >> "{self.home}/calls"; {apt}')
+        status, _, said = self.call(f""". "$root/scripts/packages.sh"; id() {{ echo 0; }}; apt_every_s=1 apt_patience_s=2 offline=
+                                        install_packages g++""", **environment)
+        return status, said, (self.home / "calls").read_text().split()
+
+    def test_a_lock_is_waited_for(self):
+        free = f"[ $(wc -l < '{self.home}/calls') -gt 2 ] || {{ echo '{self.HELD}'; exit 100; }}"
+        status, said, calls = self.install(free)
+        self.assertEqual((status, calls), (0, ["update"] * 3 + ["install"]), said)
+        self.assertEqual(said.count("unattended-upgr): waiting for it"), 1)
+
+    def test_one_that_stays_is_named_in_the_end(self):
+        status, said, calls = self.install(f"echo '{self.HELD}'; exit 100")
+        self.assertEqual((status, calls), (1, ["update"] * 3 + ["install"] * 3), said)
+        self.assertRegex(said, r"error: apt-get could not install: g\+\+\n +Could not get lock .*unattended-upgr\)$")
+        self.assertNotIn("network", said)
+
+    def test_without_a_lock_nothing_is_tried_again(self):
+        status, said, calls = self.install("echo 'E: Unable to locate package g++'; exit 100")
+        self.assertEqual((status, calls), (1, ["update", "install"]))
+        self.assertRegex(said, "Unable to locate package g[+][+]\n(?s:.*)is there a network")
+
+    def test_pip_keeps_the_sources_of_the_users_settings_alone(self):
+        config = self.home / "pip.conf"
+        config.write_text("[global]\nuser = true\ntarget = /nowhere\nretries = 1\n"
+                          "find-links =\n    /a\n    /b\n[install]\nprefix = /nowhere\n")
+        self.program("python", f'exec {sys.executable} "$@"', folder="venv/bin")
+        status, found, said = self.call(
+            f""". "$root/scripts/packages.sh"; venv='{self.home}/venv'; find_pip_sources; printf '%s\n' "${{pip_sources[@]}}" """,
+            PIP_CONFIG_FILE=str(config), PIP_USER="1", PIP_RETRIES="2")
+        self.assertEqual((status, [word for word in found.split() if "cert" not in word]), (0, [
+            "--retries=1", "--find-links=/a", "--find-links=/b", "--retries=2"]), said)
 
 
 class LongLanes(unittest.TestCase):
