@@ -17,7 +17,6 @@ attribute mkbench_kind, a name of KINDS. What the engine prints goes to stderr.
 
 import copy
 import ctypes
-import importlib.util
 import json
 import mmap
 import operator
@@ -39,7 +38,9 @@ except ImportError as problem:
 
 sys.dont_write_bytecode = True
 # An interpreter that runs this file by runpy does not look for modules beside it.
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+HERE = pathlib.Path(__file__).resolve().parent  # file_of_main() changes __file__
+sys.path.insert(0, str(HERE))
+from host_surroundings import complete_environment, engine_path, file_of_main, load_file, why_not_started
 from needed_memory import needed_bytes
 from nvtx_ranges import Ranges, load_recorder
 del sys.path[0]
@@ -50,7 +51,7 @@ ASK_HANG = b"!"  # on the progress channel; any other byte asks for progress
 # Numbers of references/base/error.h.
 KINDS = {"bad_input": 0, "env_unfit": 2, "unsupported_device": 3, "integrity": 7, "runtime": 8, "not_built": 9}
 LONGEST_TEXT = 300  # of an exception, which may quote a compiler's whole output
-OWN_FILES = {__file__, str(pathlib.Path(__file__).with_name("torch_decoder.py"))}
+OWN_FILES = {__file__, str(HERE / "torch_decoder.py")}
 
 
 class HostError(Exception):
@@ -160,14 +161,6 @@ def check_stamp(folder: pathlib.Path, wanted: str) -> None:
                                      f"wanted {wanted} (name, bytes, time in ns)")
 
 
-def load_file(name: str, path: str):
-    spec = importlib.util.spec_from_file_location(name, path)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses and pickle look there
-    spec.loader.exec_module(module)
-    return module
-
-
 def load_engines(path: str):
     """The engine's file, or what torch_decoder.py makes of its Decoder: an object with make_engine()."""
     if not pathlib.Path(path).is_file():
@@ -175,7 +168,7 @@ def load_engines(path: str):
     file = pathlib.Path(path).resolve()
     sys.path[0] = str(file.parent)  # in place of scripts/
     try:
-        module = load_file(f"mkbench_engine_{file.stem}", str(file))
+        module = load_file(file_of_main(file), str(file))
     except BaseException as error:
         error.mkbench_kind = getattr(error, "mkbench_kind", "bad_input")  # like a library that does not load
         raise
@@ -183,7 +176,7 @@ def load_engines(path: str):
         return module
     if not callable(getattr(module, "Decoder", None)):
         raise HostError("bad_input", f"{path}: defines no class Decoder (references/decoder.py)")
-    adapter = load_file("mkbench_torch_decoder", str(pathlib.Path(__file__).with_name("torch_decoder.py")))
+    adapter = load_file("mkbench_torch_decoder", str(HERE / "torch_decoder.py"))
     return adapter.DecoderFile(path, module.Decoder)
 
 
@@ -228,7 +221,8 @@ class Server:
         place = {key: value for key, value in self.progress().items() if key in ("position", "layer", "phase")}
         return self.wire.answer("hang", **place, **self.before)
 
-    def module(self, path: str):
+    def module(self, name: str):
+        path = engine_path(name)
         if path not in self.modules:
             self.files.add(str(pathlib.Path(path).resolve()))
             self.modules[path] = load_engines(path)
@@ -392,7 +386,8 @@ class Server:
         return self.wire.answer("able", why="an engine in Python has no ablations", state=held.state())
 
     def take_describe(self, call: dict) -> dict:
-        return self.wire.answer("described", bytes=needed_bytes(call["request"], call["config"]))
+        request = call["request"]
+        return self.wire.answer("described", bytes=needed_bytes(request | {"name": engine_path(request["name"])}, call["config"]))
 
     def take_ping(self, call: dict) -> dict:
         return self.wire.answer("ok")
@@ -419,12 +414,11 @@ def answer_progress(server: Server, channel: socket.socket) -> None:
 
 
 def main() -> int:
-    try:
-        for fd in (CALL_FD, PROGRESS_FD, ARENA_FD, STDERR_FD):
-            os.set_inheritable(fd, False)
-    except OSError:
-        print("host.py: is started by mkbench, not by hand", file=sys.stderr)
+    if why := why_not_started((CALL_FD, PROGRESS_FD), (ARENA_FD, STDERR_FD)):
+        print(why, file=sys.stderr)
         return 2
+    for fd in (CALL_FD, PROGRESS_FD, ARENA_FD):
+        os.set_inheritable(fd, False)
     os.dup2(STDERR_FD, sys.stderr.fileno())
     os.dup2(STDERR_FD, sys.stdout.fileno())  # the parent's stdout holds results alone
     os.close(STDERR_FD)
@@ -433,6 +427,7 @@ def main() -> int:
     greeting = read_frame(calls)
     if greeting is None:
         return 0
+    complete_environment()
     wire = Wire(greeting)
     server = Server(wire, Arena(ARENA_FD), Ranges())
     threading.Thread(target=answer_progress, args=(server, socket.socket(fileno=PROGRESS_FD)), daemon=True).start()
@@ -443,7 +438,9 @@ def main() -> int:
             send_frame(calls, answer)
         except ValueError as error:  # NaN or infinity, which JSON lacks
             send_frame(calls, wire.failed(error))
-    os._exit(0)  # libraries may hang in their destructors
+    server.held.clear()  # the other thread keeps `server` until the end
+    server.modules.clear()
+    return 0
 
 
 if __name__ == "__main__":

@@ -107,7 +107,7 @@ std::vector<ProcessSeen> stop_below(pid_t ancestor) {
 }
 
 void end_children(const std::function<bool(const ProcessSeen&)>& spare,
-                  std::chrono::duration<double> longest) {
+                  std::chrono::duration<double> longest, int signal) {
   using Clock = std::chrono::steady_clock;
   const Clock::time_point begin = Clock::now();
   for (bool left = true; left && Clock::now() - begin < longest;) {
@@ -115,7 +115,7 @@ void end_children(const std::function<bool(const ProcessSeen&)>& spare,
     for (const pid_t child : child_processes(getpid())) {
       if (spare(process_of(child))) continue;
       left = true;
-      kill(child, SIGKILL);
+      kill(child, signal);
       waitpid(child, nullptr, WNOHANG);
     }
     if (left) std::this_thread::sleep_for(std::chrono::milliseconds(2));
@@ -137,12 +137,12 @@ void forget_known(pid_t pid) {
   known_children().pids.erase(pid);
 }
 
-void end_orphans(std::chrono::duration<double> longest) {
+void end_orphans(std::chrono::duration<double> longest, int signal) {
   const auto spare = [](const ProcessSeen& child) {
     const std::lock_guard lock(known_children().mutex);
     return child.group == getpgrp() || known_children().pids.contains(child.pid);
   };
-  end_children(spare, longest);
+  end_children(spare, longest, signal);
 }
 
 int64_t oom_kills() {

@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <chrono>
+#include <csignal>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -31,18 +32,18 @@ std::vector<ProcessSeen> processes_below(pid_t ancestor);
 // that a process has started meanwhile still runs, for at most a second. Returns them.
 std::vector<ProcessSeen> stop_below(pid_t ancestor);
 
-// Kills the children of this process that are not to be spared, until none is left or the time is
-// over. A process whose parent ends becomes a child of its nearest ancestor that is a subreaper
+// Sends `signal` to the children of this process that are not to be spared, until none is left or
+// the time is over; 0: waits for their end. A process whose parent ends becomes a child of its nearest ancestor that is a subreaper
 // (PR_SET_CHILD_SUBREAPER), as mkbench is.
 void end_children(const std::function<bool(const ProcessSeen&)>& spare,
-                  std::chrono::duration<double> longest);
+                  std::chrono::duration<double> longest, int signal = SIGKILL);
 
 // fork() for a child that end_orphans() spares until it is forgotten.
 pid_t fork_known();
 void forget_known(pid_t pid);
 // end_children() for what hosts that have ended leave to this process. Also spares the children
 // that this process had before the first fork_known(), and those in its own group.
-void end_orphans(std::chrono::duration<double> longest);
+void end_orphans(std::chrono::duration<double> longest, int signal = SIGKILL);
 
 // How many processes the kernel has killed for lack of memory: in this container if /sys/fs/cgroup
 // is the container's own control group, else on the machine; 0 if unknown.

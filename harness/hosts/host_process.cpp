@@ -21,6 +21,7 @@
 #include "harness/flow/interrupt.h"
 #include "harness/hosts/call_watch.h"
 #include "harness/measure/statistics.h"
+#include "harness/report/known_errors.h"
 #include "references/base/error.h"
 #include "references/base/regular_file.h"
 
@@ -29,8 +30,11 @@ namespace {
 
 // A process on a GPU may take seconds to leave its driver.
 constexpr double kLongestDeathSeconds = 20;
-// A host whose channel is closed leaves by itself within this time.
-constexpr double kLeaveSeconds = 1;
+// A host whose channel is closed leaves by itself within this time; Python runs atexit's functions.
+constexpr double kLeaveSeconds = 5;
+// What a host has started may clean up after it for this long: multiprocessing's resource tracker
+// removes shared memory.
+constexpr double kCleanSeconds = 1;
 // A call past its expected_s counts as hung if it shows no progress for this long, or for half of
 // expected_s if that is shorter.
 constexpr double kStandstillSeconds = 10;
@@ -43,20 +47,11 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-std::string file_start(int fd) {
-  std::array<char, 600> text{};
-  const ssize_t n = pread(fd, text.data(), text.size(), 0);
-  std::string line(text.data(), n > 0 ? static_cast<size_t>(n) : 0);
-  while (!line.empty() && line.back() == '\n') line.pop_back();
-  std::replace(line.begin(), line.end(), '\n', ' ');
-  return line;
-}
-
 // What the child needs between fork() and exec(), where only async-signal-safe calls are allowed.
 struct ChildPlan {
   pid_t parent;
   char* const* argv;
-  int call, progress, arena, early_stderr;
+  int call, progress, arena, output, early_stderr;
 };
 
 // Moves the descriptors out of the way first: a source may be the target of another.
@@ -70,7 +65,7 @@ struct ChildPlan {
   const int score = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
   if (score >= 0 && write(score, "500", 3) < 0) {
   }  // no error: the OOM killer then chooses by memory size alone
-  const int sources[] = {plan.call, plan.progress, plan.arena, STDERR_FILENO};
+  const int sources[] = {plan.call, plan.progress, plan.arena, plan.output};
   const int targets[] = {kCallFd, kProgressFd, kArenaFd, kStderrFd};
   int moved[4];
   for (int i = 0; i < 4; ++i) moved[i] = fcntl(sources[i], F_DUPFD, kOutOfTheWay);
@@ -123,8 +118,9 @@ void HostProcess::start() {
   argv.push_back(nullptr);
   oom_kills_ = oom_kills();
   started_ = Clock::now();
-  const ChildPlan plan{getpid(), argv.data(), calls[1], progress[1], arena_.fd(), stderr_fd_};
-  pid_ = sockets && stderr_fd_ >= 0 ? fork_known() : -1;
+  const ChildPlan plan{getpid(),    argv.data(),  calls[1],  progress[1],
+                       arena_.fd(), output_.fd(), stderr_fd_};
+  pid_ = sockets && stderr_fd_ >= 0 && output_.fd() >= 0 ? fork_known() : -1;
   const int error = errno;
   if (pid_ == 0) become_host(plan);
   close(calls[1]);
@@ -182,9 +178,11 @@ FromHost HostProcess::call(const ToHost& call, const CallLimit& limit,
     const std::lock_guard lock(progress_mutex_);
     progress_ = {};
   }
+  output_.begin_call();
   send_frame(call_fd_, to_json(call));  // if the host is gone, wait() reports it
   const Clock::time_point begin = Clock::now();
   FromHost answer = wait(what, limit, on_stage);
+  output_.forward();
   const auto* failed = std::get_if<Failed>(&answer);
   if (failed == nullptr) return answer;
   if (failed->kind == ErrorKind::kHang) {
@@ -192,7 +190,7 @@ FromHost HostProcess::call(const ToHost& call, const CallLimit& limit,
     throw Error(failed->kind, fmt::format("{}; {}", failed->message, line));
   }
   if (!failed->traceback.empty()) on_traceback(*failed);
-  throw Error(failed->kind, failed->message);
+  throw Error(kind_of(failed->kind, failed->message), failed->message);
 }
 
 FromHost HostProcess::wait(const char* what, const CallLimit& limit,
@@ -223,6 +221,7 @@ FromHost HostProcess::wait(const char* what, const CallLimit& limit,
       }
     }
     if (gone()) died(what);
+    output_.forward();
     ask_progress(running);
     obey_interrupt(running, what);
     if (const std::string so_far = watch.look(pid_, limit, card_busy); !so_far.empty())
@@ -313,8 +312,8 @@ void HostProcess::stop() {
   const pid_t group = std::exchange(pid_, -1);
   forget_known(group);
   kill_all(group);
-  death_ = fmt::format("the host of {} {} while nothing was asked of it", command_.holds,
-                       ending(status));
+  death_ = fmt::format("the host of {} {} while nothing was asked of it{}", command_.holds,
+                       ending(status), output_.last_words());
 }
 
 void HostProcess::resume() {
@@ -356,14 +355,16 @@ bool HostProcess::gone() const {
 // hang too.
 void HostProcess::kill_all(pid_t group) {
   if (group <= 0) return;  // kill() would signal other processes
-  const std::vector<ProcessSeen> below =
-      pid_ > 0 ? processes_below(pid_) : std::vector<ProcessSeen>{};
-  kill(-group, SIGKILL);
-  for (const ProcessSeen& one : below) kill(one.pid, SIGKILL);
+  std::vector<ProcessSeen> below;
   if (pid_ > 0) {
+    below = processes_below(pid_);
+    kill(pid_, SIGKILL);
     reap(kLongestDeathSeconds);
-    kill(-group, SIGKILL);
   }
+  end_orphans(std::chrono::duration<double>(kCleanSeconds), 0);
+  kill(-group, SIGKILL);
+  if (pid_ < 0) below.clear();  // none is stuck in the operating system with the host
+  for (const ProcessSeen& one : below) kill(one.pid, SIGKILL);
   end_orphans(std::chrono::duration<double>(kLongestDeathSeconds));
 }
 
@@ -387,7 +388,9 @@ void HostProcess::died(const std::string& during) {
     death_ = fmt::format("{} cannot start: {}", command_.argv.front(), said.empty() ? how : said);
     death_kind_ = ErrorKind::kEnvUnfit;
   } else {
-    death_ = fmt::format("the host of {} {} during '{}'{}", command_.holds, how, during, where());
+    death_ = fmt::format("the host of {} {} during '{}'{}{}", command_.holds, how, during, where(),
+                         output_.last_words());
+    death_kind_ = kind_of(death_kind_, death_);
   }
   throw Error(death_kind_, death_);
 }
@@ -411,8 +414,7 @@ void HostProcess::end(ErrorKind kind, const std::string& why) {
 
 // reap() for a host that leaves by itself, and for its profiler, which may still write a report.
 int HostProcess::reap_leaving() {
-  const bool profiler = command_.profiler_s > 0;
-  return reap(profiler ? command_.profiler_s : kLeaveSeconds, profiler);
+  return reap(command_.profiler_s > 0 ? command_.profiler_s : kLeaveSeconds, true);
 }
 
 int HostProcess::leave() {
@@ -433,6 +435,8 @@ void HostProcess::close_down() {
     reap_leaving();
     kill_all(group);
   }
+  output_.forward();
+  output_.close_file();
   if (command_.profiler_s > 0 && stderr_fd_ >= 0) printed_ = read_all(stderr_fd_);
   for (int* fd : {&call_fd_, &progress_fd_, &stderr_fd_}) {
     if (*fd >= 0) close(*fd);

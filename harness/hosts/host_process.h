@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/hosts/host_output.h"
 #include "harness/wire/channel.h"
 #include "harness/wire/host_link.h"
 
@@ -82,6 +83,7 @@ class HostProcess final : public HostLink {
 
   const HostCommand command_;
   Arena arena_;
+  HostOutput output_;  // what the host prints after its hello
   int call_fd_ = -1, progress_fd_ = -1, stderr_fd_ = -1;
   pid_t pid_ = -1;
   int end_ = -1;  // how the process ended, as waitpid() gives it; -1 while it lives

@@ -54,6 +54,11 @@ const KnownError* find_known_error(std::string_view text) {
   return nullptr;
 }
 
+ErrorKind kind_of(ErrorKind kind, std::string_view text) {
+  const KnownError* known = find_known_error(text);
+  return known != nullptr && known->error_class == "system" ? ErrorKind::kEnvUnfit : kind;
+}
+
 std::string advice_text(const KnownError& error) {
   return fmt::format("{}: {}; try: {}", error.error_class, error.cause, advice_here(error.command));
 }

@@ -8,12 +8,15 @@
 #include <string_view>
 #include <vector>
 
+#include "references/base/error.h"
+
 namespace mkbench {
 
 // A row of known_errors.json.
 struct KnownError {
   std::string name;         // "no-kernel-image"; unique
-  std::string error_class;  // what has to change: "wheel", "CUDA", "driver", "image", "memory"
+  std::string error_class;  // what has to change: "wheel", "CUDA", "driver", "image", "memory", or
+                            // "system": what the system permits
   std::string message;      // as the user sees it, in one line
   std::vector<std::string> parts;  // any of them identifies the message, in upper or lower case
   std::string cause;               // one sentence without its full stop
@@ -29,6 +32,9 @@ std::span<const KnownError> known_errors();
 
 // The first row one of whose parts occurs in `text`; null if there is none.
 const KnownError* find_known_error(std::string_view text);
+
+// The kind of an engine's failure: ENV_UNFIT if the system did not permit what it tried, else `kind`.
+ErrorKind kind_of(ErrorKind kind, std::string_view text);
 
 // "wheel: <cause>; try: <command>", in one line.
 std::string advice_text(const KnownError& error);

@@ -1,9 +1,11 @@
-// How a host ends when its parent is interrupted or killed.
+// How a host ends when its parent is interrupted or killed, its last words, and who cleans up.
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <csignal>
+#include <filesystem>
+#include <string>
 
 #include "harness/flow/interrupt.h"
 #include "tests/support/catch2.h"
@@ -14,6 +16,7 @@
 namespace mkbench {
 namespace {
 
+using testing::Failure;
 using testing::failure_of;
 using testing::in_call;
 using testing::in_child;
@@ -58,6 +61,43 @@ TEST_CASE("a host does not outlive a parent that is killed") {
   close(ends[0]);
   close(ends[1]);
   CHECK(is_gone(pid));
+}
+
+TEST_CASE("a host's last words are those of its last call") {
+  ScriptHost host(in_call("os.write(6, b'early\\n')\nok()\nnext_call()\nos._exit(3)"));
+  position_of(host.process);
+  CHECK(failure_of(host.process).text ==
+        "the host of ring left with exit status 3 during 'finish'");
+
+  ScriptHost asan(
+      in_call("os.write(6, b'x\\n==7==ASan runtime does not come first in initial library "
+              "list; you should\\n'); os._exit(1)"));
+  const Failure failure = failure_of(asan.process);
+  CHECK(failure.kind == ErrorKind::kEnvUnfit);
+  CHECK_THAT(failure.text, ContainsText("its last words: ==7==ASan runtime does not come first"));
+}
+
+TEST_CASE("what a host has started may clean up after it") {
+  // The child sees the end of its parent by a pipe, as multiprocessing's resource tracker does.
+  const std::string child =
+      "down, up = os.pipe()\n"
+      "if os.fork() == 0:\n    os.close(up); os.close(3); os.close(4)\n    os.read(down, 1)\n"
+      "    time.sleep(0.2)\n    os.unlink(sys.argv[0] + '.left')\n    os._exit(0)\n"
+      "open(sys.argv[0] + '.left', 'w').close()\n";
+  for (const std::string body :
+       {"serve()", "next_call()\ntime.sleep(1000)", "next_call()\nos._exit(0)"}) {
+    INFO(body);
+    ScriptHost host(child + "hello()\nnext_call()\nok()\n" + body);
+    position_of(host.process);
+    const std::string left = host.script.path.string() + ".left";
+    REQUIRE(std::filesystem::exists(left));
+    if (body == "serve()") {
+      host.process.end(ErrorKind::kRuntime, "over");
+    } else {
+      failure_of(host.process, {0.5, 0.5});
+    }
+    CHECK_FALSE(std::filesystem::remove(left));
+  }
 }
 
 }  // namespace

@@ -92,15 +92,22 @@ TEST_CASE("messages of real programs are found, beside those that the table show
       {"ValueError: CUDA is not available", "no-cuda-gpus", "image"},
       {"CUDA error: no CUDA-capable device is detected", "no-cuda-gpus", "image"},
       {"RuntimeError: unable to allocate shared memory(shm) for file </torch_12_3_4>: Success (0)",
-       "shared-memory", "image"},
+       "shared-memory", "system"},
       {"RuntimeError: unable to write to file </torch_7_1_0>: No space left on device (28)",
-       "shared-memory", "image"},
+       "shared-memory", "system"},
       {"RuntimeError: DataLoader worker (pid 77) is killed by signal: Bus error. It is possible "
        "that dataloader's workers are out of shared memory.",
-       "shared-memory", "image"},
+       "shared-memory", "system"},
       {"ERROR: Unexpected bus error encountered in worker. This might be caused by insufficient "
        "shared memory (shm).",
-       "shared-memory", "image"},
+       "shared-memory", "system"},
+      // what the system permits
+      {"OSError: [Errno 38] Function not implemented (engine.py, line 3)", "shared-memory",
+       "system"},
+      {"BlockingIOError: [Errno 11] Resource temporarily unavailable", "no-more-processes",
+       "system"},
+      {"RuntimeError: Could not determine home directory.", "user-without-entry", "system"},
+      {"OSError: [Errno 30] Read-only file system: '/.cache'", "cannot-be-written", "system"},
       // memory
       {"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total "
        "capacity of 31.36 GiB of which 12.00 MiB is free.",
@@ -127,6 +134,15 @@ TEST_CASE("messages of real programs are found, beside those that the table show
     CHECK(error->name == row.name);
     CHECK(error->error_class == row.error_class);
   }
+}
+
+TEST_CASE("what the system does not permit is not the engine's fault") {
+  using mkbench::ErrorKind;
+  CHECK(mkbench::kind_of(ErrorKind::kBadInput, "OSError: Too many open files") ==
+        ErrorKind::kEnvUnfit);
+  CHECK(mkbench::kind_of(ErrorKind::kRuntime, "cudaErrorMemoryAllocation: out of memory") ==
+        ErrorKind::kRuntime);
+  CHECK(mkbench::kind_of(ErrorKind::kBadInput, "no such file") == ErrorKind::kBadInput);
 }
 
 TEST_CASE("other messages are not taken for known ones") {

@@ -364,9 +364,50 @@ TEST_CASE("what a Python engine prints reaches neither stdout nor the wire") {
   CHECK(err == "a word\nbytes\n");
 }
 
+// Lines of a class whose open has run `does`.
+std::string at_open(const std::string& does) {
+  return "    def __init__(self, *rest):\n        super().__init__(*rest)\n" + does;
+}
+
+TEST_CASE("an engine's own function runs in a process that multiprocessing spawns") {
+  for (const char* name : {"altered.py", "a-b.1.py"}) {
+    INFO(name);
+    PythonEngine python;
+    python.request.name = python.folder.path() / name;
+    testing::write_file(
+        python.request.name,
+        "import multiprocessing, sys\nsys.path.append('" + (kRoot / "tests/engines").string() +
+            "')\nimport counting\n\ndef work(box):\n    box.put(__file__)\n\n"
+            "def make_engine(*rest):\n    spawn = multiprocessing.get_context('spawn')\n"
+            "    box = spawn.SimpleQueue()\n    child = spawn.Process(target=work, args=(box,))\n"
+            "    child.start()\n    child.join()\n    assert child.exitcode == 0, child.exitcode\n"
+            "    assert box.get() == __file__\n    return counting.Counting(*rest)\n");
+    CHECK_NOTHROW(python.open());
+  }
+}
+
+TEST_CASE("a Python host has what a Python that is started by hand has") {
+  // Programs beside the interpreter are found; at the end functions of atexit run, and files of the
+  // engine's are written out.
+  PythonEngine python(
+      at_open("        import atexit, getpass, shutil\n"
+              "        assert shutil.which(os.path.basename(sys.executable)) == sys.executable\n"
+              "        getpass.getuser()\n"
+              "        self.file = open(__file__ + '.buffered', 'w')\n"
+              "        self.file.write('whole')\n"
+              "        atexit.register(lambda: open(__file__ + '.atexit', 'w').close())\n"));
+  setenv("PATH", "/nonexistent", 1);
+  python.open();
+  const std::string file = python.request.name;
+  python.engine.reset();
+  python.hosts.end_process(file);
+  CHECK(fs::exists(file + ".atexit"));
+  CHECK(fs::file_size(file + ".buffered") == 5);
+}
+
 TEST_CASE("a Python host ends when its parent closes the channel") {
-  // A host that does not leave by itself is killed after a second; a busy machine may keep one that
-  // leaves for so long, but not all of five.
+  // A host that does not leave by itself is killed after five seconds; a busy machine may keep one
+  // that leaves for so long, but not all of five.
   bool left = false;
   for (int tries = 0; tries < 5 && !left; ++tries) {
     std::shared_ptr<HostLink> link = start_processes()(HostKind::kPython, "x.py");
@@ -375,7 +416,7 @@ TEST_CASE("a Python host ends when its parent closes the channel") {
     const auto begin = std::chrono::steady_clock::now();
     link.reset();
     CHECK(kill(pid, 0) != 0);
-    left = std::chrono::steady_clock::now() - begin < std::chrono::milliseconds(900);
+    left = std::chrono::steady_clock::now() - begin < std::chrono::milliseconds(4900);
   }
   CHECK(left);
 }
@@ -389,6 +430,20 @@ TEST_CASE("a Python host is not started by hand") {
   const int status = pclose(pipe);
   CHECK(std::string(text, bytes) == "host.py: is started by mkbench, not by hand\n");
   CHECK(WEXITSTATUS(status) == 2);
+}
+
+TEST_CASE("a wrapper that closes the descriptors it was given is named as the fault") {
+  const testing::TemporaryFolder folder;
+  const fs::path wrapper = folder.path() / "python";
+  testing::write_file(wrapper, "#!/bin/bash\nexec " MKBENCH_PYTHON " \"$@\" 3>&- 4>&- 5>&- 6>&-\n");
+  fs::permissions(wrapper, fs::perms::owner_all);
+  const auto link = start_processes(wrapper)(HostKind::kPython, "x.py");
+  const Error error = error_of([&] { ask<Answered>(*link, FinishCall{}, {20, 20}); });
+  CHECK(error.kind() == ErrorKind::kEnvUnfit);
+  CHECK_THAT(error.what(), ContainsText(wrapper.string() +
+                                        " cannot start: this Python closes the "
+                                        "descriptors it was given (3, 4, 5, 6): give --python the "
+                                        "interpreter itself (" MKBENCH_PYTHON ")"));
 }
 
 }  // namespace
