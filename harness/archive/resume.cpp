@@ -32,7 +32,7 @@ std::string text_at(const json& object, const std::vector<const char*>& path) {
 json describe_identity(const std::string& command, const std::vector<std::string>& engines) {
   json files = json::object();
   for (const std::string& engine : engines) {
-    if (is_file_engine(engine)) files[engine] = sha256_file(engine);
+    if (is_file_engine(engine)) files[engine] = sha256_file(engine_path(engine));
   }
   return {{"command", command},
           {"build_id", build_id() + (build_info().dirty ? " dirty" : "")},

@@ -33,7 +33,9 @@ std::vector<std::string> parse_engines(const std::string& text, unsigned roles) 
     if ((roles & kYardstick) != 0 && !again) known.push_back(name);
   }
   known.insert(known.begin(), kMegakernel);
-  const std::vector<std::string> words = parse_word_list("engine", text);
+  std::vector<std::string> words = parse_path_list("engine", text);
+  for (std::string& word : words)
+    if (is_file_engine(word)) word = engine_name(word);
   std::vector<std::string> named;
   std::copy_if(words.begin(), words.end(), std::back_inserter(named),
                [](const std::string& word) { return !is_file_engine(word); });

@@ -77,7 +77,7 @@ inline std::vector<Flag<CommandSettings>> in_process_flags() {
 // --model of profile and audit.
 inline Flag<PlanSettings> models_flag() {
   return flag("model LIST", "Models, as run takes them [synthetic; tiny,tiny-untied on cpu].",
-              &PlanSettings::models, parse_word_list);
+              &PlanSettings::models, parse_path_list);
 }
 
 inline Flag<PlanSettings> depth_flag() {
@@ -97,7 +97,7 @@ inline std::vector<Flag<PlanSettings>> choice_flags() {
       flag("model LIST",
            "Models, a case each: names (mkbench list models), snapshot folders, or hub ids in the "
            "local cache [synthetic; tiny,tiny-untied on cpu].",
-           &P::models, parse_word_list),
+           &P::models, parse_path_list),
       flag("resident all|one",
            "Engines held open at a time [all, where the card and its memory permit it].",
            &P::resident, one_of<Resident>({{"all", Resident::kAll}, {"one", Resident::kOne}})),

@@ -21,8 +21,14 @@ inline bool is_file_engine(std::string_view engine) {
 // The name of the maker that makes all plugins.
 inline constexpr char kPluginMaker[] = "plugin";
 
+// What reports, messages and hosts call an engine by: its path, and printable() of a path that is no
+// UTF-8 or more than one line, because JSON and tables take no other text.
+std::string engine_name(const std::string& path);
+// The path of the engine that engine_name() calls `name`.
+std::string engine_path(const std::string& name);
+
 // Throws Error(kBadInput) when there is no such file. Loads nothing.
-void check_plugin_file(const std::string& path);
+void check_plugin_file(const std::string& name);
 
 // Throws Error(kBadInput) with the message "engine PATH: WHY".
 [[noreturn]] void refuse_plugin(const std::string& path, const std::string& why);

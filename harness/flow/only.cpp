@@ -98,7 +98,7 @@ ReplayOptions replay_options(double pairwise_d, const std::string& engine, const
 void name_step(const CaseJob& job, const ModelWeights& weights, const std::string& engine,
                bool committed, FailedStep& step) {
   step.engine = engine;
-  if (is_plugin(engine) || is_python_engine(engine)) step.engine_sha256 = sha256_file(engine);
+  if (is_file_engine(engine)) step.engine_sha256 = sha256_file(engine_path(engine));
   step.model = is_analytic(job.model.row) ? weights.name : job.model.name;
   step.weights_sha256 = weights.sha256;
   step.salt = weights.salt;

@@ -77,7 +77,7 @@ mkbench_engine_abi checked_table(const mkbench_engine_abi* found, const std::str
 mkbench_engine_abi load_plugin(const std::string& path) {
   check_plugin_file(path);
   // dlopen() would search the system's library folders for a name without a slash.
-  const std::string absolute = std::filesystem::absolute(path).string();
+  const std::string absolute = std::filesystem::absolute(engine_path(path)).string();
   void* library = dlopen(absolute.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     const char* reason = dlerror();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdint>
+#include <filesystem>
 #include <limits>
 #include <numeric>
 
@@ -27,6 +28,20 @@ std::vector<std::string> parse_word_list(std::string_view flag, const std::strin
     const std::string word = text.substr(begin, end - begin);
     words.push_back(word);
     begin = end + 1;
+  }
+  return words;
+}
+
+std::vector<std::string> parse_path_list(std::string_view flag, const std::string& text) {
+  constexpr size_t kNone = std::string::npos;
+  std::vector<std::string> words;
+  for (size_t begin = 0, end = 0; begin <= text.size(); begin = end + 1) {
+    std::error_code error;
+    for (end = text.size(); end != kNone && end > begin; end = text.rfind(',', end - 1))
+      if (std::filesystem::exists(text.substr(begin, end - begin), error)) break;
+    if (end == kNone || end <= begin) end = std::min(text.find(',', begin), text.size());
+    if (end == begin) bad_usage(fmt::format("--{}: '{}' has an empty item", flag, text));
+    words.push_back(text.substr(begin, end - begin));
   }
   return words;
 }

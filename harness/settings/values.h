@@ -50,6 +50,9 @@ std::vector<int> parse_int_list(std::string_view flag, const std::string& text, 
 
 // Comma-separated words, none empty.
 std::vector<std::string> parse_word_list(std::string_view flag, const std::string& text);
+// Comma-separated words, of which some may be paths with commas: a word reaches as far as a file or
+// folder of that name is there, else to the next comma.
+std::vector<std::string> parse_path_list(std::string_view flag, const std::string& text);
 
 // "off" (0), or a number in (0, 1].
 double parse_relative(std::string_view flag, const std::string& text);

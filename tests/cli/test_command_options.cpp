@@ -1,11 +1,15 @@
-// Flags of commands that are no run: profile, audit, doctor.
+// Flags of commands that are no run: profile, audit, doctor; and lists of paths.
+#include <filesystem>
 #include <string>
 #include <vector>
 
 #include "harness/cli/commands/audit.h"
 #include "harness/cli/commands/profile.h"
 #include "harness/device/host_machine.h"
+#include "harness/engines/plugin_file.h"
+#include "harness/settings/values.h"
 #include "tests/support/command_line.h"
+#include "tests/support/micro_model.h"
 
 namespace mkbench {
 namespace {
@@ -63,6 +67,37 @@ TEST_CASE("doctor's flags") {
   REQUIRE(all.size() == 3);
   CHECK((all[0].key == "gpu" && all[0].wanted == "RTX 5090"));
   CHECK((all[1].number == 32 && all[2].key == "cores" && all[2].number == 7.5));
+}
+
+TEST_CASE("a path that is there is one word, whatever its name") {
+  using Words = std::vector<std::string>;
+  const testing::TemporaryFolder folder;
+  const auto put = [&](const std::string& name) {
+    testing::write_file(folder.path() / name, "");
+    return (folder.path() / name).string();
+  };
+  const std::string plain = put("a.so"), comma = put("a,b.so"), odd = put(",a=b,,'c\" .py");
+  for (const Words& words : {Words{comma}, Words{comma, plain}, Words{plain, comma, odd, "ring"},
+                             Words{odd, comma}, Words{"ring", "/none/b.so"}}) {
+    INFO(fmt::format("{}", fmt::join(words, " + ")));
+    CHECK(settings_of({"--engine", fmt::format("{}", fmt::join(words, ","))}).engines == words);
+  }
+  // Without the longer file the comma parts two words.
+  std::filesystem::remove(comma);
+  CHECK(parse_path_list("engine", comma) == Words{comma.substr(0, comma.find(',')), "b.so"});
+  for (const char* bad : {"", ",", "ring,", ",ring", "ring,,plain"})
+    CHECK_THROWS_WITH(parse_path_list("engine", bad), ContainsText("has an empty item"));
+  const std::string model = put("tiny,model");
+  CHECK(settings_of({"--model", "tiny," + model}).models == Words{"tiny", model});
+
+  const std::string latin = put("caf\xe9\t.so"), name = folder.path().string() + "/caf\\xe9\\t.so";
+  CHECK(settings_of({"--engine", latin}).engines == Words{name});
+  CHECK(engine_path(name) == latin);
+  CHECK(engine_path(plain) == plain);
+  CHECK(engine_path("/none/a\\b.so") == "/none/a\\b.so");
+  CHECK(engine_name("/none/a\\é.so") == "/none/a\\é.so");
+  const std::string itself = put("caf\\xe9\\t.so");
+  CHECK(engine_path(itself) == itself);
 }
 
 }  // namespace

@@ -54,7 +54,7 @@ void require_compare_arguments(RunSettings& settings) {
   if (is_file_engine(base) && !settings.engines.empty())
     bad_usage("compare: found --engine, which names engines of build folders, and two files");
   for (const std::string& build : settings.arguments) {
-    settings.builds.push_back(is_file_engine(build) ? build : without_slash(build));
+    settings.builds.push_back(is_file_engine(build) ? engine_name(build) : without_slash(build));
   }
   if (settings.builds[0] == settings.builds[1]) {
     bad_usage(

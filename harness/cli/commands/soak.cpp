@@ -65,7 +65,7 @@ std::vector<Flag<SoakSettings>> soak_flags() {
            &PlanSettings::engines, engines_of(kCandidate)),
       python_flag(),
       flag("model LIST", "Model, as for mkbench run [synthetic:cut; tiny on cpu].",
-           &PlanSettings::models, parse_word_list),
+           &PlanSettings::models, parse_path_list),
       flag("seed S=1", "Random seed for all steps: the same seed gives the same steps.",
            &CaseSettings::seed, parse_seed),
       flag("context N",
@@ -180,7 +180,7 @@ class SoakRun {
                           .fault = std::string(planted_fault_name(settings_.fault))};
     identity.context =
         std::min(settings_.context.value_or(otherwise.context), weights.config.max_positions);
-    if (is_file_engine(engine.name)) identity.engine_sha256 = sha256_file(engine.name);
+    if (is_file_engine(engine.name)) identity.engine_sha256 = sha256_file(engine_path(engine.name));
     SoakReport report = state_.value_or(SoakReport{});
     if (state_) {
       if (state_->one_step) {
