@@ -16,11 +16,11 @@ using nlohmann::json;
 
 constexpr const char* kSingleFile = "model.safetensors";
 constexpr const char* kIndexFile = "model.safetensors.index.json";
-constexpr size_t kMaxIndexBytes = 16 << 20;
+const JsonLimits kIndexLimits{.bytes = 16 << 20, .depth = 8, .keys = 2 * kMaxTensors};
 
 bool exists_somehow(const fs::path& path) {
   struct stat info {};
-  // A dangling link exists too: opening it gives the reason.
+  // A dangling link exists too: check_link() gives the reason.
   return lstat(path.c_str(), &info) == 0;
 }
 
@@ -39,9 +39,10 @@ class ShardOpener {
 
   void open() {
     json index;
-    const JsonLimits limits{.bytes = kMaxIndexBytes, .depth = 8, .keys = 2 * kMaxTensors};
-    checkpoint_.opened = attempt(findings_, where_, "index",
-                                 [&] { index = read_json_strict(folder_ / kIndexFile, limits); });
+    checkpoint_.opened = attempt(findings_, where_, "index", [&] {
+      check_link(folder_ / kIndexFile);
+      index = read_json_strict(folder_ / kIndexFile, kIndexLimits);
+    });
     if (!checkpoint_.opened || !read_weight_map(index)) return;
     std::map<std::string, std::string> first_tensor;  // shard -> a tensor that should be in it
     for (const auto& [tensor, shard] : weight_map_) first_tensor.emplace(shard, tensor);
@@ -97,16 +98,14 @@ class ShardOpener {
       return leave_out(shard);
     }
     const bool is_open = attempt(findings_, folder_ / shard, "shard", [&] {
+      check_link(folder_ / shard);
       checkpoint_.files.push_back(std::make_unique<SafetensorsFile>(folder_ / shard));
     });
     if (!is_open) return leave_out(shard);
     const SafetensorsFile& file = *checkpoint_.files.back();
     for (const TensorEntry& entry : file.header().tensors) {
       const std::string quoted = in_quotes(entry.name);
-      if (!weight_map_.contains(entry.name)) {
-        fatal("weight_map." + quoted, in_quotes(shard), "absent",
-              quoted + " is in shard " + in_quotes(shard) + " but not in weight_map");
-      }
+      if (!weight_map_.contains(entry.name)) misplaced_.push_back(entry.name);
       const auto [held, is_new] = checkpoint_.tensors.emplace(entry.name, Located{&file, &entry});
       if (!is_new) {
         const std::string both = shard_name(held->second) + " and " + in_quotes(shard);
@@ -121,18 +120,21 @@ class ShardOpener {
     }
   }
 
+  // transformers reads every shard whole; where the index places a tensor changes nothing.
   void check_places() {
     for (const auto& [tensor, shard] : weight_map_) {
       if (checkpoint_.unread.contains(tensor)) continue;
       const auto found = checkpoint_.tensors.find(tensor);
-      const bool is_nowhere = found == checkpoint_.tensors.end();
-      if (!is_nowhere && found->second.file->path() == (folder_ / shard).string()) continue;
-      const std::string place = is_nowhere ? "" : shard_name(found->second);
-      fatal("weight_map." + in_quotes(tensor), is_nowhere ? "a shard that has it" : place,
-            in_quotes(shard),
-            in_quotes(tensor) + " is not in shard " + in_quotes(shard) +
-                (is_nowhere ? "" : " but in " + place));
+      if (found == checkpoint_.tensors.end() ||
+          found->second.file->path() != (folder_ / shard).string())
+        misplaced_.push_back(tensor);
     }
+    if (misplaced_.empty()) return;
+    const std::string found = fmt::format(
+        "{} of {} tensors elsewhere, or unlisted: {}{}", misplaced_.size(), weight_map_.size(),
+        in_quotes(misplaced_.front()), misplaced_.size() > 1 ? " .." : "");
+    findings_.note("weight_map", "the shard of each tensor", found, kIndexFile,
+                   "weight_map has " + found + "; the shards decide, as in transformers");
   }
 
   void check_total_size(const json& index) {
@@ -142,9 +144,12 @@ class ShardOpener {
     uint64_t bytes = 0;
     for (const auto& [name, located] : checkpoint_.tensors) bytes += located.entry->bytes();
     if (total->is_number_unsigned() && total->get<uint64_t>() == bytes) return;
-    fatal("metadata.total_size", fmt::format("{}", bytes), describe(*total),
-          fmt::format("metadata.total_size is {}, but the tensors of its {} shards have {} bytes",
-                      describe(*total), checkpoint_.files.size(), bytes));
+    findings_.note(
+        "metadata.total_size", fmt::format("{}", bytes), describe(*total),
+        std::string(kIndexFile) + ":metadata.total_size",
+        fmt::format("metadata.total_size is {}, but the tensors of its {} shards have {} bytes; it "
+                    "is not used",
+                    describe(*total), checkpoint_.files.size(), bytes));
   }
 
   const fs::path& folder_;
@@ -152,10 +157,43 @@ class ShardOpener {
   Checkpoint& checkpoint_;
   ModelFindings& findings_;
   std::map<std::string, std::string> weight_map_;
+  std::vector<std::string> misplaced_;  // tensors that are not where weight_map has them
 };
 
+// transformers takes the single file where an index lies beside it. An index that names other files that are there
+// makes two sets of weights, and one of them was left by an earlier save.
+void check_stale_index(const fs::path& folder, ModelFindings& findings) {
+  if (!exists_somehow(folder / kIndexFile)) return;
+  const json index = read_json_strict(folder / kIndexFile, kIndexLimits);
+  std::set<std::string> shards;
+  if (index.is_object() && index.contains("weight_map") && index["weight_map"].is_object()) {
+    for (const auto& [tensor, shard] : index["weight_map"].items())
+      if (shard.is_string()) shards.insert(shard.get<std::string>());
+  }
+  if (shards.erase(kSingleFile) > 0 && shards.empty()) return;
+  for (const std::string& shard : shards) {
+    if (shard.find('\0') != std::string::npos || !exists_somehow(folder / shard)) continue;
+    findings.add(
+        {.severity = Severity::kFatal,
+         .field = "weights",
+         .expected = "one set of weights",
+         .found = fmt::format("{} and {}", kSingleFile, in_quotes(shard)),
+         .source = kIndexFile,
+         .text = fmt::format("holds two sets of weights, {} and the shards of {} ({}): remove the "
+                             "one that is out of date",
+                             kSingleFile, kIndexFile, in_quotes(shard))},
+        folder.string());
+    return;
+  }
+  findings.note("weights", kSingleFile, "an index without its shards", kIndexFile,
+                fmt::format("{} is not used: {} is there, and none of the shards that it names",
+                            kIndexFile, kSingleFile));
+}
+
 void open_single(const fs::path& folder, Checkpoint& checkpoint, ModelFindings& findings) {
+  attempt(findings, folder / kIndexFile, "index", [&] { check_stale_index(folder, findings); });
   checkpoint.opened = attempt(findings, folder / kSingleFile, "weights", [&] {
+    check_link(folder / kSingleFile);
     checkpoint.files.push_back(std::make_unique<SafetensorsFile>(folder / kSingleFile));
   });
   if (!checkpoint.opened) return;
@@ -201,14 +239,15 @@ Checkpoint open_checkpoint(const fs::path& folder, ModelFindings& findings) {
   } else {
     checkpoint.opened = false;
     const std::string form = foreign_folder(folder);
-    findings.add({.severity = Severity::kFatal,
-                  .field = "weights",
-                  .expected = fmt::format("{} or {}", kSingleFile, kIndexFile),
-                  .found = "neither",
-                  .source = "folder",
-                  .text = fmt::format("holds neither {} nor {}{}", kSingleFile, kIndexFile,
-                                      form.empty() ? "" : "; it holds " + form)},
-                 folder.string());
+    const std::string way_out = form.empty() ? "" : "; it " + form;
+    findings.add(
+        {.severity = Severity::kFatal,
+         .field = "weights",
+         .expected = fmt::format("{} or {}", kSingleFile, kIndexFile),
+         .found = "neither",
+         .source = "folder",
+         .text = fmt::format("holds neither {} nor {}{}", kSingleFile, kIndexFile, way_out)},
+        folder.string());
   }
   return checkpoint;
 }

@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "references/base/json_strict.h"
+#include "references/left_over.h"
 
 namespace mkbench {
 namespace {
@@ -18,6 +19,8 @@ namespace fs = std::filesystem;
 
 constexpr size_t kChunk = 1 << 19;  // values that are looked at at a time
 constexpr size_t kNamesShown = 4;
+constexpr char kUnknownWayOut[] =
+    "remove from the file what is no part of this model, and merge LoRA into the weights";
 // The search for a similar name looks at this many at most: 65,536 names would take seconds.
 constexpr size_t kNamesCompared = 2048;
 // Only this many missing names are compared by their letters with the unknown names.
@@ -99,6 +102,7 @@ std::string names_text(const NameDifferences& d, const std::vector<NamedTensor>&
   }
   if (d.head_is_missing)
     what += "; tie_word_embeddings is false, so " + table.front().name + " is not used as the head";
+  if (d.missing.empty()) what += std::string("; ") + kUnknownWayOut;
   return what;
 }
 
@@ -164,7 +168,8 @@ void add_name_findings(const NameDifferences& d, const std::string& file, ModelF
   }
   for (const std::string& name : d.unknown) {
     if (!taken.contains(name))
-      add("tensor extra", "absent", in_quotes(name), name, in_quotes(name) + " is unknown");
+      add("tensor extra", "absent", in_quotes(name), name,
+          fmt::format("{} is unknown: {}", in_quotes(name), kUnknownWayOut));
   }
 }
 
@@ -239,8 +244,7 @@ std::vector<NamedTensor> tensor_table_of(const Family& family, const ModelConfig
 }
 
 void check_names(const Checkpoint& checkpoint, const std::vector<NamedTensor>& table, bool tied,
-                 const std::function<bool(const std::string&)>& is_left_out,
-                 ModelFindings& findings) {
+                 const Family& family, ModelFindings& findings) {
   NameDifferences d;
   std::set<std::string_view> known;
   for (const NamedTensor& t : table) {
@@ -254,7 +258,8 @@ void check_names(const Checkpoint& checkpoint, const std::vector<NamedTensor>& t
     }
   }
   for (const auto& [name, located] : checkpoint.tensors) {
-    if (!known.contains(name) && !is_left_out(name)) d.unknown.push_back(name);
+    if (!known.contains(name) && uncovered_part(family, name).empty() && !is_left_over(name))
+      d.unknown.push_back(name);
   }
   if (d.missing.empty() && d.unknown.empty()) return;
   if (!findings.throws()) return add_name_findings(d, checkpoint.names_file, findings);
@@ -349,9 +354,11 @@ void check_tied_head(const Located& embed, const Located& head, int hidden,
     ModelFinding finding = tensor_finding(head, Severity::kFatal, "tie_word_embeddings");
     finding.expected = fmt::format("the values of {}", in_quotes(embed.entry->name));
     finding.found = fmt::format("other values, first in row {}", row);
-    finding.text =
-        fmt::format("tie_word_embeddings is true but {} differs from {}, first in row {}",
-                    in_quotes(head.entry->name), in_quotes(embed.entry->name), row);
+    finding.text = fmt::format(
+        "tie_word_embeddings is true but {} differs from {}, first in row {}: set it to "
+        "false if the head was trained apart, or drop {} from the file",
+        in_quotes(head.entry->name), in_quotes(embed.entry->name), row,
+        in_quotes(head.entry->name));
     findings.add(finding, head.file->path());
   });
 }

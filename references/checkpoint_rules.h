@@ -20,10 +20,9 @@ namespace mkbench {
 std::vector<NamedTensor> tensor_table_of(const Family& family, const ModelConfig& config);
 
 // Requires every name of `table`, which begins with the embedding, but the head only if `tied` is
-// false. Any other name means another model, unless `is_left_out` is true for it.
+// false. Any other name means another model, unless it belongs to an uncovered part or is_left_over().
 void check_names(const Checkpoint& checkpoint, const std::vector<NamedTensor>& table, bool tied,
-                 const std::function<bool(const std::string&)>& is_left_out,
-                 ModelFindings& findings);
+                 const Family& family, ModelFindings& findings);
 
 // A part of a model that mkbench does not run, and what a checkpoint holds of it.
 struct HeldPart {

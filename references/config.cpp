@@ -42,7 +42,7 @@ constexpr IntegerField kIntegerFields[] = {
     {"max_position_embeddings", 1, 16'777'216, nullptr},
 };
 // Further required keys; each is read by a line of its own below.
-constexpr const char* kOtherNeeded[] = {"model_type", "architectures", "hidden_act", "rms_norm_eps",
+constexpr const char* kOtherNeeded[] = {"model_type", "hidden_act", "rms_norm_eps",
                                         "tie_word_embeddings"};
 
 // Reads a config.json. `top` is the file's object, `own` the decoder's, which is the same one in a
@@ -87,14 +87,18 @@ class ConfigReader {
 
   void check_architectures() const {
     const auto at = top_.object().find("architectures");
-    if (at == top_.object().end()) return;
+    const bool is_there = at != top_.object().end();
     const std::string wanted = fmt::format("['{}']", scan_.family->architecture);
-    if (at->is_array() && at->size() == 1 && at->front() == scan_.family->architecture) return;
-    const bool nameable = at->is_array() && !at->empty();
-    const std::string found =
-        nameable ? "[" + describe(at->front()) + (at->size() > 1 ? ", ...]" : "]") : describe(*at);
-    top_.report(Severity::kUnsupported, "architectures", wanted, found,
-                fmt::format("architectures is {}, supported: {}", found, wanted));
+    if (is_there && !at->is_array() && !at->is_null())
+      return top_.fatal("architectures", wanted, describe(*at));
+    const bool nameable = is_there && at->is_array() && !at->empty();
+    if (nameable && at->size() == 1 && at->front() == scan_.family->architecture) return;
+    const std::string found = nameable
+                                  ? "[" + describe(at->front()) + (at->size() > 1 ? ", ...]" : "]")
+                              : is_there ? describe(*at)
+                                         : "absent";
+    top_.note("architectures", wanted, found,
+              "model_type and the tensors decide, as in transformers");
   }
 
   void check_all_present() const {
@@ -103,7 +107,7 @@ class ConfigReader {
       if (is_needed(field.key) && !own_.has(field.key)) missing.emplace_back(field.key, &own_);
     }
     for (const std::string key : kOtherNeeded) {
-      const ConfigFields& fields = key == "model_type" || key == "architectures" ? top_ : own_;
+      const ConfigFields& fields = key == "model_type" ? top_ : own_;
       if (is_needed(key) && !fields.has(key)) missing.emplace_back(key, &fields);
     }
     std::string names;
@@ -172,21 +176,40 @@ class ConfigReader {
   void check_unsupported() const {
     const auto act = own_.object().find("hidden_act");
     const std::string_view wanted = activation_name(scan_.family->activation);
-    if (act != own_.object().end() && *act != wanted)
+    const bool is_alias = wanted == "silu" && act != own_.object().end() && *act == "swish";
+    if (act != own_.object().end() && *act != wanted && !is_alias)
       own_.report(Severity::kUnsupported, "hidden_act", fmt::format("'{}'", wanted), describe(*act),
                   fmt::format("hidden_act is {}, supported: '{}'", describe(*act), wanted));
     for (const std::string_view name : scan_.family->unsupported_keys) {
       const std::string key(name);
-      if (own_.find(key) != nullptr && own_.boolean(key.c_str()).value_or(false))
-        own_.unsupported(key, "false", "true");
+      if (own_.find(key) == nullptr || !own_.boolean(key.c_str()).value_or(false)) continue;
+      if (key != "use_sliding_window" || !is_windowless()) own_.unsupported(key, "false", "true");
     }
     if (const std::string key(scan_.family->null_key); !key.empty()) {
       if (!own_.has(key))
         own_.fatal(key, "null", "absent");
-      else if (const json* value = own_.find(key))
+      else if (const json* value = own_.find(key); value != nullptr && !is_longest(*value))
         own_.unsupported(key, "null", describe(*value));
     }
     if (const json* types = own_.find("layer_types")) check_layer_types(*types);
+  }
+
+  // A window of at least max_position_embeddings hides no position.
+  bool is_longest(const json& window) const {
+    return window.is_number_unsigned() && scan_.config.max_positions > 0 &&
+           window.get<uint64_t>() >= static_cast<uint64_t>(scan_.config.max_positions);
+  }
+
+  // Whether all layers have full attention in spite of use_sliding_window: layer_types (which is checked below) says so;
+  // there is no window; or the first layer that has one, max_window_layers, is beyond the last.
+  bool is_windowless() const {
+    if (own_.find("layer_types") != nullptr) return true;
+    const json* window = own_.find("sliding_window");
+    if (own_.has("sliding_window") && (window == nullptr || is_longest(*window))) return true;
+    const json* first = own_.find("max_window_layers");
+    const int layers = scan_.config.shape.layers;
+    return first != nullptr && first->is_number_unsigned() && layers > 0 &&
+           first->get<uint64_t>() >= static_cast<uint64_t>(layers);
   }
 
   void check_layer_types(const json& types) const {
@@ -202,20 +225,11 @@ class ConfigReader {
   }
 
   void check_dtype() const {
-    const json* dtype = own_.find("dtype");
-    const json* torch_dtype = own_.find("torch_dtype");
-    if (dtype != nullptr && torch_dtype != nullptr && *dtype != *torch_dtype)
-      own_.report(Severity::kFatal, "dtype", describe(*torch_dtype) + " as in torch_dtype",
-                  describe(*dtype),
-                  fmt::format("dtype is {} but torch_dtype is {}", describe(*dtype),
-                              describe(*torch_dtype)));
-    check_dtype_value("dtype", dtype);
-    check_dtype_value("torch_dtype", torch_dtype);
-  }
-  void check_dtype_value(const char* key, const json* value) const {
-    if (value != nullptr && *value != "bfloat16" && *value != "float16" && *value != "float32")
-      own_.report(Severity::kUnsupported, key, kConfigTypes, describe(*value),
-                  fmt::format("{} is {}, wanted {}", key, describe(*value), kConfigTypes));
+    for (const char* key : {"dtype", "torch_dtype"}) {
+      const json* value = own_.find(key);
+      if (value != nullptr && *value != "bfloat16" && *value != "float16" && *value != "float32")
+        own_.note(key, kConfigTypes, describe(*value), "the types of the tensors decide");
+    }
   }
 
   const ConfigFields& top_;
@@ -291,12 +305,11 @@ ModelConfig parse_config(std::string_view text, const std::string& path) {
 }
 
 nlohmann::json read_config_json(const std::filesystem::path& path) {
+  check_link(path);
   std::error_code unreadable;
-  if (std::filesystem::symlink_status(path, unreadable).type() ==
-      std::filesystem::file_type::not_found) {
+  if (!std::filesystem::exists(path, unreadable) && !unreadable) {
     if (const std::string form = foreign_folder(path.parent_path()); !form.empty())
-      throw Error(ErrorKind::kBadInput,
-                  fmt::format("{}: missing; beside it is {}", path.string(), form));
+      bad_input(path.string(), "missing; the folder " + form);
   }
   return parse_json_strict(read_small_file(path, kMaxConfigBytes), path.string(),
                            {.bytes = kMaxConfigBytes});

@@ -60,6 +60,13 @@ class ConfigFields {
            fmt::format("{} is {}: unsupported, only {} is", field, found, expected));
   }
 
+  // "FIELD is FOUND, not EXPECTED: WHY", which keeps nothing from running
+  void note(const std::string& field, const std::string& expected, const std::string& found,
+            const std::string& why) const {
+    findings_.note(field, expected, found, "config.json:" + prefix_ + field,
+                   fmt::format("{} is {}, not {}: {}", field, found, expected, why));
+  }
+
   // nullopt, and a finding, unless the value is a number above 0 and at most `max`. `object` must
   // have `key`; messages call it `shown`.
   std::optional<double> number(const json& object, const char* key, const std::string& shown,

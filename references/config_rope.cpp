@@ -40,7 +40,8 @@ class RopeReader {
                                             {scaling, "rope_scaling.rope_theta"}}};
     bool any = false;
     for (const Source& source : sources) {
-      if (source.object == nullptr || !source.object->contains("rope_theta")) continue;
+      if (source.object == nullptr || ConfigFields::find(*source.object, "rope_theta") == nullptr)
+        continue;
       any = true;
       if (const auto theta = fields_.number(*source.object, "rope_theta", source.shown, 1e12))
         take_theta(*theta, source.shown);
@@ -77,7 +78,9 @@ class RopeReader {
         scan_.mrope_interleaved = value == true;
       const bool of_mrope =
           key == "mrope_section" || key == "interleaved" || key == "mrope_interleaved";
-      if (value.is_null() || key == "rope_theta") continue;
+      if (value.is_null() || key == "rope_theta" || key == "original_max_position_embeddings")
+        continue;
+      if (key == "factor" && value == 1.0) continue;
       if (key == "rope_type" || key == "type") {
         if (value != "default" && scaling == RopeScaling::kNone)
           fields_.unsupported(shown, std::string(rope_types(*scan_.family)), describe(value));
@@ -98,8 +101,10 @@ class RopeReader {
   void check_agreement(const json& parameters, const json& scaling) const {
     const bool both = parameters.is_object() && scaling.is_object();
     if (!both || parameters.empty() || scaling.empty()) return;
-    if (parameters.contains("rope_theta") && !scaling.contains("rope_theta") &&
-        !fields_.has("rope_theta"))
+    const auto has_theta = [](const json& object) {
+      return ConfigFields::find(object, "rope_theta") != nullptr;
+    };
+    if (has_theta(parameters) && !has_theta(scaling) && !has_theta(fields_.object()))
       fields_.fatal("rope_scaling.rope_theta",
                     "that of rope_parameters, which transformers drops here", "absent");
     if (!scan_.family->scales_rope) return;

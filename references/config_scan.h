@@ -13,7 +13,7 @@
 
 namespace mkbench {
 
-// Types that a config.json may name; those of the tensors decide (is_read_type()).
+// Types that a config.json names as a rule; those of the tensors decide (is_read_type()).
 inline constexpr char kConfigTypes[] = "'bfloat16', 'float16' or 'float32'";
 
 struct ConfigScan {

@@ -13,6 +13,7 @@
 #include "references/base/sha256.h"
 #include "references/checkpoint_rules.h"
 #include "references/inspection_facts.h"
+#include "references/left_over.h"
 #include "references/manifest.h"
 #include "references/runnable.h"
 #include "references/synthetic.h"
@@ -54,6 +55,7 @@ class FolderInspector {
     if (root.is_object()) add_config_facts(root, scan_, findings_);
     checkpoint_ = open_checkpoint(folder_, findings_);
     if (checkpoint_.opened) {
+      settle_prefix(checkpoint_, *scan_.family, findings_);
       inspect_tensors();
       add_tensor_facts(scan_, checkpoint_, findings_);
     }
@@ -77,10 +79,8 @@ class FolderInspector {
     const std::vector<NamedTensor> expected = table();
     // Where the tie is not known, a missing head is no defect of its own.
     const bool may_lack_head = scan_.config.tie_word_embeddings || !scan_.tie_is_known;
-    check_names(
-        checkpoint_, expected, may_lack_head,
-        [&](const std::string& name) { return !uncovered_part(*scan_.family, name).empty(); },
-        findings_);
+    check_names(checkpoint_, expected, may_lack_head, *scan_.family, findings_);
+    note_left_over(checkpoint_, scan_, findings_);
     Sha256 hash;
     bool is_whole = true;
     for (const NamedTensor& t : expected) {

@@ -65,6 +65,13 @@ class ModelFindings {
     }
   }
 
+  // Adds information that a run says too: what the loader decided, or left unread. Kept in both modes.
+  void note(const std::string& field, const std::string& expected, const std::string& found,
+            const std::string& source, const std::string& text) {
+    all_.push_back({Severity::kInformation, field, expected, found, source, text});
+  }
+
+  // In the mode kThrowFirst the notes alone.
   const std::vector<ModelFinding>& all() const { return all_; }
 
  private:

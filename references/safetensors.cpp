@@ -47,8 +47,10 @@ std::string_view lfs_field(std::string_view text, std::string_view key) {
 std::string guess_format(std::span<const std::byte> head) {
   const std::string_view text = as_text(head);
   if (text.starts_with("version https://git-lfs"))
-    return fmt::format("; it is a Git LFS pointer (oid {}, size {}): fetch the real file",
-                       lfs_field(text, "\noid "), lfs_field(text, "\nsize "));
+    return fmt::format(
+        "; it is a Git LFS pointer (oid {}, size {}): fetch the real file with "
+        "'git lfs pull' in its folder",
+        lfs_field(text, "\noid "), lfs_field(text, "\nsize "));
   if (text.starts_with("PK\x03\x04")) return "; it looks like a zip archive (PyTorch .bin or .pt?)";
   if (text.starts_with("GGUF")) return "; it looks like a GGUF file";
   if (text.size() >= 2 && text[0] == '\x80' && text[1] >= 2 && text[1] <= 5)

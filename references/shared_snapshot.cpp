@@ -111,6 +111,7 @@ ModelWeights publish(const std::shared_ptr<Publication>& publication, const Mode
   shared.head = made.head;
   shared.model_type = made.model_type;
   shared.not_covered = made.not_covered;
+  shared.notes = made.notes;
   shared.rounded = made.rounded;
   using Both = std::pair<std::shared_ptr<const void>, std::shared_ptr<Publication>>;
   shared.owner = std::make_shared<Both>(shared.owner, publication);

@@ -13,6 +13,7 @@
 #include "references/checkpoint_files.h"
 #include "references/checkpoint_rules.h"
 #include "references/config_scan.h"
+#include "references/left_over.h"
 #include "references/manifest.h"
 #include "references/snapshot.h"
 
@@ -68,22 +69,22 @@ ModelWeights load_folder(const fs::path& folder, const std::string& name,
   const fs::path config_path = folder / "config.json";
   ModelWeights weights;
   weights.name = name;
-  const ConfigScan scan = read_config_scan(config_path);
+  ModelFindings rules(ModelFindings::Mode::kThrowFirst);
+  const ConfigScan scan = scan_config(read_config_json(config_path), config_path.string(), rules);
   weights.config = scan.config;
   weights.model_type = scan.family->model_type;
   const bool tied = weights.config.tie_word_embeddings;
 
-  ModelFindings rules(ModelFindings::Mode::kThrowFirst);
   auto checkpoint = std::make_shared<Checkpoint>(open_checkpoint(folder, rules));
+  const bool is_renamed = settle_prefix(*checkpoint, *scan.family, rules);
   if (options.check_manifest) check_manifest(folder, *checkpoint);
 
   weights.not_covered = parts_not_covered(*scan.family, *checkpoint);
 
   const std::vector<NamedTensor> table = tensor_table_of(*scan.family, weights.config);
-  check_names(
-      *checkpoint, table, tied,
-      [&](const std::string& tensor) { return !uncovered_part(*scan.family, tensor).empty(); },
-      rules);
+  check_names(*checkpoint, table, tied, *scan.family, rules);
+  note_left_over(*checkpoint, scan, rules);
+  for (const ModelFinding& note : rules.all()) weights.notes.push_back(note.text);
   weights.rounded = rounded_types(*checkpoint, table);
   weights.layers.resize(static_cast<size_t>(weights.config.shape.layers));
   const bool hashes = options.sha256.empty();
@@ -113,7 +114,7 @@ ModelWeights load_folder(const fs::path& folder, const std::string& name,
   for (const auto& file : checkpoint->files) file->check_unchanged();
   weights.sha256 = hashes ? hash.hex() : options.sha256;
   std::error_code ignored;
-  if (weights.rounded.empty()) weights.folder = fs::absolute(folder, ignored);
+  if (weights.rounded.empty() && !is_renamed) weights.folder = fs::absolute(folder, ignored);
   weights.owner = std::move(checkpoint);
   return weights;
 }

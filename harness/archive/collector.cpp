@@ -64,6 +64,7 @@ struct CaseCollector::Taker {
     c.report_.head = m.head;
     c.report_.model_kind = m.kind;
     c.report_.not_covered = m.not_covered;
+    c.report_.notes = m.notes;
     c.report_.rounded = m.rounded;
     c.report_.rope_theta = m.config.rope.theta;
     c.report_.rope_theta_key = m.config.rope.theta_key;

@@ -160,7 +160,7 @@ class CaseFlow {
     loaded_ = model.name;
     sink_.send(ModelLoaded{weights_.name, weights_.sha256, weights_.lagset, weights_.salt,
                            weights_.head, weights_.config, weights_.model_type,
-                           weights_.not_covered, weights_.rounded});
+                           weights_.not_covered, weights_.notes, weights_.rounded});
   }
 
   void send_references(const CaseReferences& references) {

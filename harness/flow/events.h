@@ -40,7 +40,7 @@ struct ModelLoaded {
   std::string head;
   ModelConfig config;
   std::string kind;
-  std::vector<std::string> not_covered;
+  std::vector<std::string> not_covered, notes;
   std::string rounded;
 };
 

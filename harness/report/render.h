@@ -54,8 +54,8 @@ std::string render_summary(const Report& report, double seconds, const std::stri
 std::string named_bug(const Report& report);
 // The table of render_summary().
 std::string summary_table(const Report& report);
-// "24 F32 of 24 tensors are rounded to bf16, for truth, baselines and engines alike"; or empty.
-std::string rounded_note(const CaseReport& c);
+// "24 F32 of 24 tensors are rounded to bf16, for truth, baselines and engines alike", and the loader's notes.
+std::vector<std::string> weights_notes(const CaseReport& c);
 // The verdict of a case other than PASS, with reasons and advice, a line each. `below_parity`: it
 // stands below render_parity_line() of the engines, so reasons that were printed there are left out.
 std::string verdict_note(const CaseReport& c, bool below_parity);

@@ -136,7 +136,7 @@ std::vector<std::string> notes_of(const CaseReport& c, bool on_cpu) {
   if (!c.live_check.empty())
     notes.push_back("live libtorch fp32 reference: " + one_line(c.live_check));
   if (std::string note = not_covered_note(c); !note.empty()) notes.push_back(std::move(note));
-  if (std::string note = rounded_note(c); !note.empty()) notes.push_back(std::move(note));
+  for (std::string& note : weights_notes(c)) notes.push_back(std::move(note));
   if (std::string note = ceiling_note(c); !note.empty()) notes.push_back(std::move(note));
   for (const EngineReport& e : c.engines) {
     if (e.parity) notes.push_back(render_parity_line(e));
@@ -267,9 +267,13 @@ std::string footer_text(const Report& report) {
 
 }  // namespace
 
-std::string rounded_note(const CaseReport& c) {
-  if (c.rounded.empty()) return {};
-  return one_line(c.rounded) + " are rounded to bf16, for truth, baselines and engines alike";
+std::vector<std::string> weights_notes(const CaseReport& c) {
+  std::vector<std::string> notes;
+  if (!c.rounded.empty())
+    notes.push_back(one_line(c.rounded) +
+                    " are rounded to bf16, for truth, baselines and engines alike");
+  for (const std::string& note : c.notes) notes.push_back(one_line(note, 600));
+  return notes;
 }
 
 std::string verdict_note(const CaseReport& c, bool below_parity) {

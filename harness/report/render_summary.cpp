@@ -44,14 +44,15 @@ std::string tokens_line(const Report& report) {
   return text;
 }
 
-// A line for each model that is not judged in the type that it is stored in.
-std::string rounded_lines(const Report& report) {
+// What is said of each model's weights, once.
+std::string weights_lines(const Report& report) {
   std::set<std::string> told;
   std::string text;
   for (const CaseReport& c : report.cases) {
-    const std::string note = rounded_note(c);
-    if (!note.empty() && told.insert(c.model).second)
-      text += fmt::format("{}: {}\n", one_line(c.model), note);
+    for (const std::string& note : weights_notes(c)) {
+      const std::string line = fmt::format("{}: {}\n", one_line(c.model), note);
+      if (told.insert(line).second) text += line;
+    }
   }
   return text;
 }
@@ -145,7 +146,7 @@ std::string render_summary(const Report& report, double seconds, const std::stri
     text += fmt::format("{}: {}\n", one_line(c.name), verdict_note(c, false));
     for (const EngineReport& e : c.engines) text += leads(e);
   }
-  text += rounded_lines(report);
+  text += weights_lines(report);
   const bool passed = report.exit_code == 0;
   for (const std::string& line : {tokens_line(report), caution_line(report, style),
                                   passed ? next_line(report) : std::string()}) {

@@ -249,7 +249,7 @@ struct CaseReport {
   double rope_theta = 0;
   std::string rope_theta_key, rope_scaling, head;
   std::string model_kind;
-  std::vector<std::string> not_covered;
+  std::vector<std::string> not_covered, notes;
   std::string rounded;
   int depth = 0, n_gen = 0, n_prompt = 0;
   std::string reference, reference_sha256, reference_versions, live_check;
@@ -290,6 +290,9 @@ void describe_fields(V& v, Tag<CaseReport>) {
         "model_type of the checkpoint; for qwen3_tts only the talker's trunk runs, on codec ids");
     g.field("not_covered", &C::not_covered,
             "parts of the checkpoint that no engine of mkbench computes with");
+    g.field("notes", &C::notes,
+            "what the loader left unread, or decided where the folder contradicts itself in "
+            "something that no result depends on");
     g.field("rounded", &C::rounded,
             "how many of the checkpoint's tensors were rounded to bf16, by the type that they are "
             "stored in; empty: none");

@@ -62,6 +62,9 @@ struct ModelWeights {
   std::string model_type = "qwen3";  // of the checkpoint that the tensors were read from
   // Parts of the checkpoint that nothing here computes with, as a report shows them.
   std::vector<std::string> not_covered{};
+  // What the loader decided about a folder that contradicts itself in something that no result depends
+  // on, and what it left unread, as a report shows it.
+  std::vector<std::string> notes{};
   // Which of the checkpoint's tensors were rounded to bf16, as a report shows it; empty: none.
   std::string rounded{};
   // The snapshot folder that holds these weights, absolute; empty: they are only in this process's

@@ -4,6 +4,8 @@
 //   is a defect.
 //   --shrink-to BYTES FOLDER   opens the folder's model.safetensors, truncates it, then reads its
 //                              tensors
+//   --judge FOLDER...          prints one JSON line a folder: what the loader and what inspect_model()
+//                              make of it
 //   --headers FILE...          prints one JSON line a file: its tensors, or the message
 #include <fcntl.h>
 #include <unistd.h>
@@ -17,6 +19,7 @@
 #include <vector>
 
 #include "references/base/error.h"
+#include "references/inspection.h"
 #include "references/safetensors.h"
 #include "references/snapshot.h"
 
@@ -71,6 +74,27 @@ void read_after_shrinking(const std::string& folder, off_t bytes) {
   std::cout << "loaded\n";
 }
 
+nlohmann::json judge(const std::string& folder) {
+  nlohmann::json result = {{"refusal", ""}, {"findings", nlohmann::json::array()}};
+  try {
+    const ModelWeights weights = load_folder(folder, folder);
+    result["sha256"] = hash_weights(weights);
+    result["notes"] = weights.notes;
+  } catch (const Error& error) {
+    result["refusal"] = error.what();
+  }
+  try {
+    for (const ModelFinding& f : inspect_model({nullptr, folder, folder, {}}, true).findings)
+      result["findings"].push_back({{"severity", enum_text(f.severity)},
+                                    {"field", f.field},
+                                    {"found", f.found},
+                                    {"text", f.text}});
+  } catch (const Error& error) {
+    result["findings"].push_back({{"severity", "fatal"}, {"field", ""}, {"text", error.what()}});
+  }
+  return result;
+}
+
 nlohmann::json describe_header(const std::string& path) {
   try {
     const SafetensorsFile file(path);
@@ -94,8 +118,11 @@ int run(const std::vector<std::string>& arguments) {
     } else if (arguments.size() > 1 && arguments[0] == "--headers") {
       for (size_t i = 1; i < arguments.size(); ++i)
         std::cout << describe_header(arguments[i]).dump() << "\n";
+    } else if (arguments.size() > 1 && arguments[0] == "--judge") {
+      for (size_t i = 1; i < arguments.size(); ++i) std::cout << judge(arguments[i]).dump() << "\n";
     } else {
-      std::cerr << "usage: load_probe [--shrink-to BYTES] FOLDER | --headers FILE...\n";
+      std::cerr << "usage: load_probe [--shrink-to BYTES] FOLDER | --headers FILE... | --judge "
+                   "FOLDER...\n";
       return 1;
     }
     return 0;

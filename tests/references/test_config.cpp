@@ -178,7 +178,10 @@ TEST_CASE("what a family does not have is refused by name") {
        "Qwen2ForCausalLM",
        {{"num_key_value_heads", nullptr}},
        "num_key_value_heads is null"},
-      {"qwen2", "Qwen2ForCausalLM", {{"use_sliding_window", true}}, "use_sliding_window is true"},
+      {"qwen2",
+       "Qwen2ForCausalLM",
+       {{"use_sliding_window", true}, {"sliding_window", 40959}, {"max_window_layers", 27}},
+       "use_sliding_window is true"},
       {"qwen3", "Qwen3ForCausalLM", {{"rope_scaling", llama3}}, "only 'default' is"},
   };
   for (const Row& row : rows) {

@@ -206,14 +206,15 @@ TEST_CASE("a name with another beginning is a renamed tensor") {
     INFO(prefix);
     const Inspection inspection = inspect_changed([&](const fs::path& folder) {
       std::vector<FileTensor> tensors = micro_tensors();
-      for (FileTensor& t : tensors) t.name = prefix + t.name.substr(6);
+      for (FileTensor& t : tensors)
+        if (t.name != tensors.front().name) t.name = prefix + t.name.substr(6);
       write_file(folder / "model.safetensors", safetensors_bytes(tensors));
     });
     const auto count = [&](const char* field) {
       return std::count_if(inspection.findings.begin(), inspection.findings.end(),
                            [&](const ModelFinding& f) { return f.field == field; });
     };
-    CHECK(count("tensor renamed") == 24);
+    CHECK(count("tensor renamed") == 23);
     CHECK(count("tensor missing") == 0);
     CHECK(count("tensor extra") == 0);
   }

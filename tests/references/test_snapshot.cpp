@@ -7,6 +7,7 @@
 #include "references/checkpoint_files.h"
 #include "references/config_scan.h"
 #include "references/foreign_folder.h"
+#include "references/shared_snapshot.h"
 #include "references/snapshot.h"
 #include "references/synthetic.h"
 #include "references/user_folders.h"
@@ -129,10 +130,7 @@ TEST_CASE("a folder in another form is told by its files, with the way out") {
     std::string told;
   };
   const Row rows[] = {
-      {{"adapter_config.json", "adapter_model.safetensors"},
-       "'adapter_config.json', a PEFT adapter"},
-      {{"README.md", "m-Q4_1.gguf"}, "'m-Q4_1.gguf', a GGUF file"},
-      {{"weights.00.npz"}, "'weights.00.npz', MLX weights"},
+      {{"README.md", "._x.npz", "m-Q4_1.gguf"}, "'m-Q4_1.gguf', a GGUF file"},
       {{"model-00001-of-00002.safetensors"}, "shards without model.safetensors.index.json"},
       {{"consolidated.safetensors"}, "rename the file to model.safetensors"},
       {{"pytorch_model-00001-of-00002.bin"}, "pickled weights, which are never opened"},
@@ -147,7 +145,7 @@ TEST_CASE("a folder in another form is told by its files, with the way out") {
     CHECK(foreign_folder(folder.path()).empty() == row.told.empty());
     const std::string without = error_line([&] { read_config_json(config); });
     CHECK(contains(without, config.string() + ": "));
-    CHECK(contains(without, row.told.empty() ? "No such file" : ": missing; beside it is '"));
+    CHECK(contains(without, row.told.empty() ? "No such file" : ": missing; the folder holds '"));
     ModelFindings findings(ModelFindings::Mode::kCollect);
     open_checkpoint(folder.path(), findings);
     CHECK(contains(findings.all().back().text, "holds neither model.safetensors nor"));
@@ -159,6 +157,27 @@ TEST_CASE("a folder in another form is told by its files, with the way out") {
     write_file(folder.path() / "model-00001-of-00002.safetensors", "x");
     INFO(file);
     CHECK(foreign_folder(folder.path()).empty());
+  }
+}
+
+TEST_CASE("names without their prefix are settled, in a folder that other processes can read") {
+  const TemporaryFolder folder;
+  write_micro_model(folder.path());
+  const std::string usual = load_folder(folder.path(), "micro").sha256;
+  for (const std::string prefix : {"", "model.model."}) {
+    std::vector<FileTensor> tensors = micro_tensors();
+    for (FileTensor& t : tensors) t.name = prefix + t.name.substr(6);
+    write_file(folder.path() / "model.safetensors", safetensors_bytes(tensors));
+    const ModelWeights weights = load_folder(folder.path(), "micro");
+    CHECK((weights.sha256 == usual && weights.folder.empty()));
+    REQUIRE(weights.notes.size() == 1);
+    const ModelWeights shared = share_weights(weights);
+    CHECK((shared.notes == weights.notes && shared.sha256 == usual));
+    CHECK(load_folder(shared.folder, "shared").notes.empty());
+    tensors.push_back(tensors.back());
+    tensors.back().name = "model.norm.weight";  // would be there twice
+    write_file(folder.path() / "model.safetensors", safetensors_bytes(tensors));
+    CHECK_THROWS_AS(load_folder(folder.path(), "micro"), Error);
   }
 }
 

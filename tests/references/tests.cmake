@@ -18,6 +18,8 @@ mkbench_test(test_synthetic_bytes LABEL host LIBS mkbench_references TIMEOUT 300
 mkbench_test(test_greedy_reference LABEL host LIBS mkbench_input_cases
              SOURCES test_greedy_reference.cpp test_sketch.cpp)
 mkbench_python_test(test_references)
+# Some hundred checkpoints are made and opened, by transformers too.
+mkbench_python_test(test_loader_rules TIMEOUT 600 ENVIRONMENT "LOAD_PROBE=$<TARGET_FILE:load_probe>")
 mkbench_test(test_oracle LABEL host LIBS mkbench_references TIMEOUT 180)
 mkbench_test(test_vector_steps LABEL host LIBS mkbench_references)
 mkbench_test(test_rope LABEL host LIBS mkbench_references)

@@ -360,6 +360,8 @@ TEST_CASE("Markdown says which theta and head were used, and what the engine wro
   c.rounded = "24 F32 of 24\ntensors";
   CHECK_THAT(render_markdown(r), ContainsText("- 24 F32 of 24\\ntensors are rounded to bf16, for "
                                               "truth, baselines and engines alike\n"));
+  c.notes = {"not read:\nx"};
+  CHECK_THAT(render_markdown(r), ContainsText("engines alike\n- not read:\\nx\n"));
   c.model_kind = "qwen3_tts";
   c.not_covered = {"code predictor: 1 tensor, 8 bytes", "speech\ntokenizer"};
   CHECK_THAT(

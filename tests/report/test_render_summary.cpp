@@ -66,11 +66,13 @@ TEST_CASE(
   Report rounded = right;
   rounded.cases[0].model = "./a";
   for (CaseReport& c : rounded.cases) c.rounded = "2 F16 of 24 tensors";
+  rounded.cases[2].notes = {"not read: x"};
   rounded.cases[1].model = rounded.cases[2].model = "./b\n";
   const std::string note =
       ": 2 F16 of 24 tensors are rounded to bf16, for truth, baselines and engines alike\n";
   const std::string shown = screen(rounded);
-  CHECK_THAT(shown, ContainsText("\n./a" + note + "./b\\n" + note + "timed tokens"));
+  CHECK_THAT(shown,
+             ContainsText("\n./a" + note + "./b\\n" + note + "./b\\n: not read: x\ntimed tokens"));
   CHECK(shown.find(note) == shown.find("./a" + note) + 3);
   Report none = right;
   none.cases.clear();

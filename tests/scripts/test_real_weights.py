@@ -290,7 +290,7 @@ class OwnFolder(RealWeightsTest):
 
         with_config(lambda c: c.pop("head_dim"), "missing head_dim")
         with_config(lambda c: c.update(model_type="gemma2"), "model_type is 'gemma2'")
-        with_config(lambda c: c.update(model_type="mistral", sliding_window=4096), "sliding_window is 4096, wanted null")
+        with_config(lambda c: c.update(model_type="mistral", sliding_window=40), "sliding_window is 40, wanted null")
         with_config(lambda c: c.update(rope_theta=1, rope_parameters={"rope_theta": 2}), "rope_theta: found [1.0, 2.0]")
         (self.model / "config.json").write_text(config[:40])
         self.refused(self.model, *prompt, parts=["config.json: line"])

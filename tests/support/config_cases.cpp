@@ -70,12 +70,12 @@ void add_presence_cases(Table& table) {
   for (const char* key :
        {"hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads",
         "intermediate_size", "vocab_size", "rms_norm_eps", "tie_word_embeddings",
-        "max_position_embeddings", "hidden_act", "model_type", "architectures"})
+        "max_position_embeddings", "hidden_act", "model_type"})
     table.edit("C2", {{key, ""}}, {std::string("missing ") + key});
   table.text("C2", "all of them", "{}",
              {"missing hidden_size, intermediate_size, num_hidden_layers, num_attention_heads, "
               "num_key_value_heads, head_dim, vocab_size, max_position_embeddings, model_type, "
-              "architectures, hidden_act, rms_norm_eps, tie_word_embeddings"});
+              "hidden_act, rms_norm_eps, tie_word_embeddings"});
   table.edit("C6", {{"head_dim", ""}},
              {"missing head_dim", "hidden_size / num_attention_heads", "128"});
   for (const char* key :
@@ -107,24 +107,20 @@ void add_kind_cases(Table& table) {
     table.edit("C4", {{"model_type", "\"" + std::string(kind) + "\""}},
                {"model_type is '" + std::string(kind) + "'",
                 "supported: 'qwen3', 'qwen2', 'llama', 'mistral' or 'qwen3_tts'"});
-  table.edit("C4", {{"model_type", "\"llama\""}},
-             {"architectures is ['Qwen3ForCausalLM']", "supported: ['LlamaForCausalLM']"});
   table.edit("C4", {{"model_type", "\"qwen3_tts\""}},
              {"talker_config is absent, wanted an object"});
-  table.edit("C4", {{"architectures", "[\"Qwen2ForCausalLM\"]"}},
-             {"architectures", "Qwen2ForCausalLM", "Qwen3ForCausalLM"});
-  table.edit("C4", {{"architectures", "[\"Qwen3ForCausalLM\", \"Other\"]"}},
-             {"architectures", "Qwen3ForCausalLM"});
   table.edit("C4", {{"architectures", "\"Qwen3ForCausalLM\""}},
-             {"architectures is 'Qwen3ForCausalLM'", "supported: ["});
-  table.edit("C4", {{"architectures", "null"}}, {"architectures is null"});
+             {"architectures is 'Qwen3ForCausalLM'", "wanted ['Qwen3ForCausalLM']"});
   table.edit("C5", {{"num_attention_heads", "3"}, {"num_key_value_heads", "2"}},
              {"3", "2", "multiple"});
   table.edit("C5", {{"head_dim", "5"}}, {"head_dim is 5", "even"});
   table.edit("C10", {{"attention_bias", "true"}}, {"attention_bias is true", "unsupported"});
   table.edit("C10", {{"attention_bias", "\"false\""}}, {"attention_bias is 'false'"});
-  table.edit("C10", {{"use_sliding_window", "true"}},
-             {"use_sliding_window is true", "unsupported"});
+  for (const char* first : {"", "1"})
+    table.edit(
+        "C10",
+        {{"use_sliding_window", "true"}, {"sliding_window", "4"}, {"max_window_layers", first}},
+        {"use_sliding_window is true", "unsupported"});
   table.edit("C10", {{"layer_types", R"(["full_attention", "sliding_attention"])"}},
              {"layer_types[1] is 'sliding_attention'", "unsupported"});
   table.edit("C10", {{"layer_types", R"(["full_attention"])"}},
@@ -133,15 +129,10 @@ void add_kind_cases(Table& table) {
                       {"attention_bias", ""},
                       {"use_sliding_window", ""}});
   table.edit("C11", {{"hidden_act", "\"gelu\""}}, {"hidden_act is 'gelu'", "'silu'"});
-  const std::string wanted = "wanted 'bfloat16', 'float16' or 'float32'";
-  table.edit("C15", {{"torch_dtype", "\"float64\""}}, {"torch_dtype is 'float64'", wanted});
-  table.edit("C15", {{"torch_dtype", ""}, {"dtype", "\"int8\""}}, {"dtype is 'int8'", wanted});
-  for (const char* dtype : {"\"float16\"", "\"float32\""}) {
+  for (const char* dtype : {"\"float16\"", "\"float32\"", "\"float64\"", "8"}) {
     table.legal("C15", {{"torch_dtype", dtype}});
     table.legal("C15", {{"torch_dtype", ""}, {"dtype", dtype}});
   }
-  table.edit("C15", {{"dtype", "\"float32\""}},
-             {"dtype is 'float32'", "torch_dtype is 'bfloat16'"});
   table.legal("C15", {{"dtype", "\"bfloat16\""}});
   table.legal("C15", {{"torch_dtype", ""}, {"dtype", "\"bfloat16\""}});
   table.edit("C16", {{"quantization_config", R"({"quant_method": "fp8"})"}},
@@ -153,7 +144,7 @@ void add_rope_cases(Table& table) {
   const std::string plain = R"({"rope_type": "default", "rope_theta": 1000000})";
   table.edit("C8", {{"rope_theta", ""}},
              {"no rope_theta", "rope_parameters.rope_theta", "rope_scaling.rope_theta"});
-  for (const char* value : {"0", "-1", "\"1000000\"", "null", "true", "1e13"})
+  for (const char* value : {"0", "-1", "\"1000000\"", "true", "1e13"})
     table.edit("C8", {{"rope_theta", value}}, {"rope_theta is ", "wanted a number above 0"});
   table.edit("C8", {{"rope_parameters", R"({"rope_type": "default", "rope_theta": 10000})"}},
              {"rope_parameters.rope_theta is 10000", "rope_theta is 1000000"});
@@ -175,6 +166,7 @@ void add_rope_cases(Table& table) {
   table.legal("C8", {{"rope_theta", ""}, {"rope_parameters", plain}});
   table.legal("C8", {{"rope_theta", ""},
                      {"rope_scaling", R"({"type": "default", "rope_theta": 1000000.0})"}});
+  table.edit("C8", {{"rope_theta", "null"}}, {"no rope_theta"});
   for (const char* type : {"yarn", "dynamic", "linear", "mrope", "llama3"}) {
     const std::string object = R"("rope_type": ")" + std::string(type) + "\"";
     table.edit("C9", {{"rope_scaling", "{" + object + "}"}},

@@ -301,7 +301,7 @@ void add_file_system_cases(std::vector<InputCase>& cases) {
   instead("symlink loop", [](const fs::path& path) { fs::create_symlink(path, path); },
           {"Too many levels of symbolic links"});
   instead("dangling link", [](const fs::path& path) { fs::create_symlink("nowhere", path); },
-          {"No such file or directory"});
+          {"nowhere, which is not there"});
   instead("unreadable",
           [](const fs::path& path) {
             write_file(path, safetensors_bytes(micro_tensors()));
