@@ -64,8 +64,6 @@ constexpr ModelRow kTinyRows[] = {
 // are of those weights, so a user's folder of that name is not recognised by it.
 constexpr std::string_view kFetchedName = "smollm2-135m";
 
-constexpr std::string_view kLagsets[] = {"none", "short", "deep", "far", "early", "late"};
-
 // The rows, and the texts to which their string_views point.
 struct Rows {
   std::deque<std::string> texts;
@@ -101,7 +99,7 @@ ModelRow analytic(Rows& rows, const ShapeRow& shape, const std::string& base,
 }
 
 void add_lagsets(Rows& rows, const ShapeRow& shape, const std::string& base) {
-  for (const std::string_view lagset : kLagsets)
+  for (const std::string_view lagset : synthetic_lagsets())
     rows.all.push_back(analytic(rows, shape, base, lagset));
 }
 

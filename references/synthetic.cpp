@@ -43,7 +43,9 @@ const StateCode& default_code() {
   return code;
 }
 
-// All lag sets by name; their layer numbers are for the 0.6B's 28 layers.
+// All lag sets by name; their layer numbers are for the 0.6B's 28 layers. The longest lag of "dN" is
+// 7/8 of N, and its closed form holds from fewer than N rows on: at N rows a token depends on one that
+// far back, so an engine that drops rows or attends to a window decodes wrong tokens.
 const std::map<std::string, Lags, std::less<>>& all_lags() {
   static const std::map<std::string, Lags, std::less<>> sets = {
       {"none", {}},
@@ -52,6 +54,14 @@ const std::map<std::string, Lags, std::less<>>& all_lags() {
       {"far", {{4, 1}, {12, 4000}, {20, 26000}}},
       {"early", {{1, 2}, {8, 5}, {16, 3}}},
       {"late", {{6, 4}, {15, 1}, {25, 6}}},
+      {"d512", {{4, 1}, {12, 56}, {20, 448}}},
+      {"d1024", {{4, 1}, {12, 113}, {20, 896}}},
+      {"d1536", {{4, 1}, {12, 170}, {20, 1344}}},
+      {"d2048", {{4, 1}, {12, 227}, {20, 1792}}},
+      {"d4096", {{4, 1}, {12, 455}, {20, 3584}}},
+      {"d8192", {{4, 1}, {12, 910}, {20, 7168}}},
+      {"d16384", {{4, 1}, {12, 1820}, {20, 14336}}},
+      {"d32704", {{4, 1}, {12, 3633}, {20, 28616}}},
   };
   return sets;
 }
@@ -65,12 +75,23 @@ uint64_t splitmix64(uint64_t x) {
   return x ^ (x >> 31);
 }
 
+std::vector<std::string_view> synthetic_lagsets() {
+  std::vector<std::string_view> names;
+  for (const auto& [set, lags] : all_lags()) names.push_back(set);
+  std::stable_sort(names.begin(), names.end(), [](std::string_view a, std::string_view b) {
+    return synthetic_min_depth(a) < synthetic_min_depth(b);
+  });
+  return names;
+}
+
 Lags synthetic_lags(std::string_view lagset, int layers) {
   const auto found = all_lags().find(lagset);
   if (found == all_lags().end()) {
-    throw Error(ErrorKind::kBadInput,
-                "synthetic: lag set \"" + std::string(lagset) +
-                    "\" is unknown, wanted none, short, deep, far, early or late");
+    std::string known;
+    for (const std::string_view name : synthetic_lagsets())
+      known += (known.empty() ? "" : ", ") + std::string(name);
+    throw Error(ErrorKind::kBadInput, "synthetic: lag set \"" + std::string(lagset) +
+                                          "\" is unknown, wanted one of " + known);
   }
   const int count = static_cast<int>(found->second.size());
   if (layers <= count) {
@@ -102,10 +123,13 @@ int synthetic_min_depth(std::string_view lagset) {
 }
 
 std::string_view synthetic_lagset_for_depth(int depth) {
-  for (std::string_view set : {"far", "deep", "short"}) {
-    if (depth >= synthetic_min_depth(set)) return set;
+  std::string_view longest = "none";
+  for (const auto& [set, lags] : all_lags()) {
+    if (set == "early" || set == "late") continue;
+    const int from = synthetic_min_depth(set);
+    if (depth >= from && from > synthetic_min_depth(longest)) longest = set;
   }
-  return "none";
+  return longest;
 }
 
 StateCode::StateCode(int vocab, uint64_t salt)

@@ -30,14 +30,16 @@ inline constexpr int kSyntheticVersion = 1;
 // Every JSON reader keeps integers below this bound exactly.
 inline constexpr uint64_t kSaltBound = uint64_t{1} << 53;
 
-// The lags of a named set (none, short, deep, far, early, late) in a model of `layers` layers.
-// Planted layers keep their relative depth, stay apart and below the last layer. Throws
-// Error(kBadInput) for an unknown name, listing the names, and for too few layers.
+// The names of all lag sets, by synthetic_min_depth().
+std::vector<std::string_view> synthetic_lagsets();
+// The lags of a named set in a model of `layers` layers. Planted layers keep their relative depth,
+// stay apart and below the last layer. Throws Error(kBadInput) for an unknown name, listing the
+// names, and for too few layers.
 Lags synthetic_lags(std::string_view lagset, int layers = kQwen3_0_6B.layers);
 // Sum of a set's lags: its closed form holds from this many KV rows on.
 int synthetic_min_depth(std::string_view lagset);
-// The set that a model whose name has no lag set takes at `depth` KV rows: the longest of none,
-// short, deep, far that fits.
+// The set that a model whose name has no lag set takes at `depth` KV rows: the longest that fits,
+// but for early and late.
 std::string_view synthetic_lagset_for_depth(int depth);
 
 // "synthetic", "synthetic:short", "synthetic:qwen3-4b", "synthetic:qwen3-4b:short": the name after

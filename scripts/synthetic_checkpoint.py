@@ -3,7 +3,7 @@
 
 usage: synthetic_checkpoint.py --hash [SHAPE:]SET    compares with references/data/synthetic/hashes.json
 
-Shapes: those of references/model/published.h that have room, without one qwen3-0.6b. Sets: none, short, deep, far, early, late.
+Shapes: those of references/model/published.h that have room, without one qwen3-0.6b. Sets: the keys of LAGS.
 dev/synthetic_margins.py runs HF transformers against the closed form. Every element is
 
     bf16( float(scale) * float(h - 127.5) + float(plant) )      product and sum rounded separately
@@ -52,7 +52,7 @@ LAGS = {
     "far": {4: 1, 12: 4000, 20: 26000},
     "early": {1: 2, 8: 5, 16: 3},
     "late": {6: 4, 15: 1, 25: 6},
-}
+} | {f"d{n}": {4: 1, 12: n // 9, 20: n * 7 // 8} for n in (512, 1024, 1536, 2048, 4096, 8192, 16384, 32704)}
 SHAPE = shape_table.ROWS["qwen3-0.6b"]
 CONFIG = SHAPE.config()
 

@@ -108,9 +108,10 @@ TEST_CASE("a lag set is taken from exactly its sum of lags on") {
   const std::map<std::string, int> sums = {{"none", 0},    {"short", 11}, {"deep", 1758},
                                            {"far", 30001}, {"early", 10}, {"late", 11}};
   for (const auto& [set, sum] : sums) CHECK(synthetic_min_depth(set) == sum);
-  const std::map<int, std::string> at = {{0, "none"},     {10, "none"},   {11, "short"},
-                                         {1757, "short"}, {1758, "deep"}, {30000, "deep"},
-                                         {30001, "far"},  {40000, "far"}};
+  const std::map<int, std::string> at = {
+      {0, "none"},       {10, "none"},    {11, "short"},  {504, "short"},    {505, "d512"},
+      {1514, "d1024"},   {1757, "d1536"}, {1758, "deep"}, {2019, "deep"},    {2020, "d2048"},
+      {30000, "d16384"}, {30001, "far"},  {32249, "far"}, {32250, "d32704"}, {40000, "d32704"}};
   for (const auto& [depth, set] : at) CHECK(synthetic_lagset_for_depth(depth) == set);
 }
 
@@ -124,7 +125,7 @@ TEST_CASE("a prompt is the tokens of counted states") {
 }
 
 TEST_CASE("the continuation is the recurrence, from the shortest prompt on") {
-  for (std::string_view set : {"none", "short", "deep", "early", "late"}) {
+  for (std::string_view set : {"none", "short", "deep", "early", "late", "d512", "d2048"}) {
     for (int extra : {0, 1, 9}) {
       const auto prompt = synthetic_prompt(synthetic_min_depth(set) + extra, 3);
       CHECK(synthetic_continuation(prompt, set, 40) == direct_continuation(prompt, set, 40));
@@ -145,7 +146,8 @@ TEST_CASE("continuations are the committed ones, which Python computes too") {
 }
 
 TEST_CASE("bad requests are refused by name") {
-  check_refused([] { synthetic_lags("shrot"); }, {"shrot", "early"});
+  check_refused([] { synthetic_lags("shrot"); },
+                {"shrot", "wanted one of none, early, late, short, d512, d1024,"});
   const auto prompt = synthetic_prompt(10, 1);
   check_refused([&] { synthetic_continuation(prompt, "short", 1); }, {"11 ids", "at least 12"});
   auto stateless = synthetic_prompt(11, 1);
@@ -342,27 +344,29 @@ class PlantedScore {
 };
 
 TEST_CASE("planted scores of every model peak at the lag and leave little to other positions") {
-  constexpr int kLag = 26000, kPositions = 40000;
+  constexpr int kPositions = 40000;
   for (ShapeRow row : analytic_models()) {
-    INFO(row.name);
     row.shape.layers = 3;
-    const PlantedScore score(row, kLag);
-    const double peak = score.at(kLag);
-    const double next = std::max(score.at(kLag - 1), score.at(kLag + 1));
-    CHECK(std::abs(peak - (row.shape.qk_norm ? 45 : 9)) < 0.6);
-    CHECK(peak - next > 6);
-    // QK-norm makes keys equally long. Without it they differ from position to position.
-    if (!row.shape.qk_norm) CHECK(0.93 * peak - 1.07 * next > 5);
-    double leak = 0;
-    for (int d = 0; d < kPositions; ++d) leak += d == kLag ? 0 : std::exp(score.at(d) - peak);
-    CHECK(leak < 0.006);
+    for (const int lag : {26000, 448, 896, 1344, 1792, 3584, 7168, 14336, 28616}) {
+      INFO(row.name << ", lag " << lag);
+      const PlantedScore score(row, lag);
+      const double peak = score.at(lag);
+      const double next = std::max(score.at(lag - 1), score.at(lag + 1));
+      CHECK(std::abs(peak - (row.shape.qk_norm ? 45 : 9)) < 0.6);
+      CHECK(peak - next > 6);
+      // QK-norm makes keys equally long. Without it they differ from position to position.
+      if (!row.shape.qk_norm) CHECK(0.93 * peak - 1.07 * next > 5);
+      double leak = 0;
+      for (int d = 0; d < kPositions; ++d) leak += d == lag ? 0 : std::exp(score.at(d) - peak);
+      CHECK(leak < 0.006);
+    }
   }
 }
 
 TEST_CASE("planted layers move with the layer count and stay below the last layer") {
   CHECK(synthetic_lags("short", 36) == Lags{{5, 1}, {15, 3}, {25, 7}});
   CHECK(synthetic_lags("late", 36) == Lags{{7, 4}, {19, 1}, {32, 6}});
-  for (std::string_view set : {"short", "deep", "far", "early", "late"}) {
+  for (std::string_view set : {"short", "deep", "far", "early", "late", "d512"}) {
     const Lags cut = synthetic_lags(set, 4);
     CHECK(cut.size() == 3);
     CHECK(cut.rbegin()->first == 2);

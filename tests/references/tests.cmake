@@ -13,7 +13,8 @@ target_compile_definitions(test_input_tables PRIVATE MKBENCH_LOAD_PROBE="$<TARGE
 add_dependencies(test_input_tables load_probe)
 
 # The analytic checkpoint, the oracle, the committed references.
-mkbench_test(test_synthetic LABEL host LIBS mkbench_input_cases)
+mkbench_test(test_synthetic LABEL host LIBS mkbench_input_cases
+             SOURCES test_synthetic.cpp test_synthetic_far.cpp)
 mkbench_test(test_synthetic_bytes LABEL host LIBS mkbench_references TIMEOUT 300)
 mkbench_test(test_greedy_reference LABEL host LIBS mkbench_input_cases
              SOURCES test_greedy_reference.cpp test_sketch.cpp)
