@@ -249,6 +249,12 @@ Checkpoint open_checkpoint(const fs::path& folder, ModelFindings& findings) {
          .text = fmt::format("holds neither {} nor {}{}", kSingleFile, kIndexFile, way_out)},
         folder.string());
   }
+  if (constexpr const char* kAdapter = "adapter_config.json";
+      checkpoint.opened && exists_somehow(folder / kAdapter))
+    findings.note("adapter", "none", kAdapter, kAdapter,
+                  fmt::format("{} is not used: the weights are judged without the adapter, which "
+                              "transformers adds where PEFT is installed",
+                              kAdapter));
   return checkpoint;
 }
 

@@ -57,7 +57,9 @@ class ConfigReader {
     for (const char* key : {"quantization_config", "quantization"}) {  // the latter is MLX's
       if (top_.find(key) != nullptr)
         top_.report(Severity::kUnsupported, key, "absent", "present",
-                    fmt::format("{} is present: quantised checkpoints are unsupported", key));
+                    fmt::format("{} is present: quantised checkpoints are unsupported; take the "
+                                "model that it was made from",
+                                key));
     }
     check_all_present();
     ModelConfig& config = scan_.config;

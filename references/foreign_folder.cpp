@@ -120,9 +120,9 @@ std::string hub_form(const fs::path& folder) {
 
 std::string foreign_folder(const fs::path& folder) {
   const std::set<std::string> names = names_in(folder);
-  // The loader reads such a folder; what it lacks is something else.
+  // The loader reads such weights; what the folder lacks is something else.
   if (names.contains("model.safetensors") || names.contains("model.safetensors.index.json"))
-    return {};
+    return hub_form(folder);
   std::string form = form_in(names, kOtherForms);
   if (form.empty()) form = hub_form(folder);
   if (form.empty()) form = form_in(names, kParts);

@@ -15,8 +15,8 @@ namespace mkbench {
 // A row of known_errors.json.
 struct KnownError {
   std::string name;         // "no-kernel-image"; unique
-  std::string error_class;  // what has to change: "wheel", "CUDA", "driver", "image", "memory", or
-                            // "system": what the system permits
+  std::string error_class;  // what has to change: "wheel", "CUDA", "driver", "image", "memory",
+                            // "model", or "system": what the system permits
   std::string message;      // as the user sees it, in one line
   std::vector<std::string> parts;  // any of them identifies the message, in upper or lower case
   std::string cause;               // one sentence without its full stop

@@ -54,6 +54,13 @@ TEST_CASE("messages of real programs are found, beside those that the table show
        "execution on the device",
        "no-kernel-image", "wheel"},
       {"PyTorch is not linked with support for cuda devices", "not-compiled-with-cuda", "wheel"},
+      // mkbench, about a model's folder
+      {"/m/config.json: missing; the folder is a snapshot of Org/Name whose download is not "
+       "complete; to complete it: mkbench fetch Org/Name",
+       "unfinished-download", "model"},
+      {"/m/model.safetensors: header size 2336927755350992246 is above the cap of 16777216 (the "
+       "file has 132 bytes); it is a Git LFS pointer (oid sha256:aa, size 8): fetch the real file",
+       "lfs-pointer", "model"},
       {"RuntimeError: Configured CUDA binary not found at /x/libbitsandbytes_cuda131.so",
        "bitsandbytes-without-cuda", "wheel"},
       {"RuntimeError: \nCUDA VERSION MISMATCH\nAttempted to use bitsandbytes native library "
