@@ -40,7 +40,7 @@ sys.dont_write_bytecode = True
 # An interpreter that runs this file by runpy does not look for modules beside it.
 HERE = pathlib.Path(__file__).resolve().parent  # file_of_main() changes __file__
 sys.path.insert(0, str(HERE))
-from host_surroundings import complete_environment, engine_path, file_of_main, load_file, why_not_started
+from host_surroundings import complete_environment, engine_path, file_of_main, load_file, shadowed_package, why_not_started
 from needed_memory import needed_bytes
 from nvtx_ranges import Ranges, load_recorder
 del sys.path[0]
@@ -103,6 +103,8 @@ class Wire:
             kind, text = kind or "bad_input", f"{text}; the Python is {sys.executable}, --python names another"
         elif isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":  # torch's
             kind = "env_unfit"
+        if isinstance(error, (ImportError, AttributeError)) and (shadowed := shadowed_package()):
+            kind, text = "env_unfit", f"{text}; {shadowed}"
         whole = "".join(traceback.format_exception(type(error), error, error.__traceback__))
         return self.answer("failed", kind=KINDS.get(kind, KINDS["runtime"]), message=text, traceback=whole)
 

@@ -1,6 +1,7 @@
 """What an engine's file finds around it in host.py: as much as possible what it finds when it is started by hand."""
 
 import importlib
+import importlib.machinery
 import importlib.util
 import os
 import pathlib
@@ -24,6 +25,17 @@ def why_not_started(sockets, files) -> str:
         return "host.py: is started by mkbench, not by hand"
     return (f"this Python closes the descriptors it was given ({', '.join(map(str, closed))}): give --python the interpreter "
             f"itself ({sys.executable}), or let its wrapper keep them open (exec, or close_fds=False)")
+
+
+def shadowed_package() -> str:
+    """Which package PYTHONPATH has put in the place of this Python's own; empty for none."""
+    given = [os.path.abspath(folder) for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep) if folder]
+    own = [folder for folder in sys.path if os.path.abspath(folder) not in given]
+    for name in ("numpy", "torch", "transformers", "safetensors"):
+        file = getattr(sys.modules.get(name), "__file__", None) or ""
+        if file.startswith(tuple(folder + os.sep for folder in given)) and importlib.machinery.PathFinder.find_spec(name, own):
+            return f"by PYTHONPATH {name} is {file}, not this Python's own: unset PYTHONPATH"
+    return ""
 
 
 def complete_environment() -> None:

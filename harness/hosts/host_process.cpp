@@ -56,7 +56,7 @@ struct ChildPlan {
 
 // Moves the descriptors out of the way first: a source may be the target of another.
 [[noreturn]] void become_host(const ChildPlan& plan) {
-  constexpr int kOutOfTheWay = 100;
+  constexpr int kOutOfTheWay = 10;  // a limit of open files may be low
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   prctl(PR_SET_CHILD_SUBREAPER, 1);  // what it starts stays below it, also behind a dead parent

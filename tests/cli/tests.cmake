@@ -9,6 +9,9 @@ set_tests_properties(test_told.Foretold PROPERTIES RUN_SERIAL TRUE TIMEOUT 400)
 mkbench_python_test(test_cli_doctor CLASSES TIMEOUT 200 ENVIRONMENT "BINARY_UNDER_TEST=$<TARGET_FILE:mkbench>")
 mkbench_python_test(test_audit_cli TIMEOUT 200 ENVIRONMENT "BINARY_UNDER_TEST=$<TARGET_FILE:mkbench>"
   "PLUGINS=${CMAKE_CURRENT_BINARY_DIR}/plugins")
+# Machines that lack something: 21 runs, some in mounts and control groups of their own.
+mkbench_python_test(test_surroundings CLASSES SLOW Surroundings TIMEOUT 900 ENVIRONMENT
+  "BINARY_UNDER_TEST=$<TARGET_FILE:mkbench>" "MKBENCH_TEST_PYTHON=${MKBENCH_PYTHON}")
 # With programs in the place of Nsight's.
 mkbench_python_test(test_profile TIMEOUT 200 ENVIRONMENT "BINARY_UNDER_TEST=$<TARGET_FILE:mkbench>"
   "NVTX_INJECTION=$<TARGET_FILE:mkbench_nvtx_injection>")
