@@ -92,7 +92,8 @@ def result_rows(case: dict, x: int, said: str = "") -> list:
         row = {"x": f"{x:,}", "engine": labels[engine["name"]], "full": label_of(engine), "role": engine["role"],
                "verdict": engine["verdict"], "kind": kind_of(engine["verdict"]), "rate": "-", "ms": "-",
                "share": "-", "ttft": "-", "prefill": "-", "speedup": "baseline" if engine["role"] == "baseline" else "-",
-               "parity": parity_text(engine), "why": withheld(engine, said), "lossy": is_lossy(engine)}
+               "parity": parity_text(engine), "why": withheld(engine, said), "lossy": is_lossy(engine),
+               "caution": engine.get("observed", {}).get("caution", "")}
         if engine["ms_per_tok"] is not None:
             row |= {"rate": charts.with_interval(engine["tok_per_s"], *rate_ends(engine)),
                     "ms": charts.with_interval(engine["ms_per_tok"]["mean"], *ends(engine["ms_per_tok"]["ci"]))}

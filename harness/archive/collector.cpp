@@ -35,6 +35,7 @@ CaseCollector::CaseCollector(const CaseJob& job) {
     e.card_reason = !job.cuda()                            ? "no GPU"
                     : job.telemetry == TelemetryMode::kOff ? "--telemetry off"
                                                            : "";
+    e.observed.reason = engine.candidate && job.observed ? "not reached" : kObservedNotAsked;
     report_.engines.push_back(std::move(e));
   }
 }
@@ -112,6 +113,13 @@ struct CaseCollector::Taker {
   void operator()(const EngineAudited& m) const {
     if (EngineReport* e = c.engine(m.engine)) e->audit = m.text;
   }
+  void operator()(const EngineObserved& m) const {
+    EngineReport* e = c.engine(m.engine);
+    if (e == nullptr) return;
+    e->observed.reason = m.reason;
+    if (m.handover) e->observed.handovers.push_back(*m.handover);
+    if (m.decode) e->observed.decodes.push_back(*m.decode);
+  }
   void operator()(const SampleTaken& m) const {
     if (m.engine == kCeilingName) return c.report_.ceiling.samples.push_back(m.sample);
     EngineReport* e = c.engine(m.engine);
@@ -137,6 +145,8 @@ struct CaseCollector::Taker {
         e.dropped_samples.push_back(std::move(*at));
       }
       e.samples.erase(dropped, e.samples.end());
+      std::erase_if(e.observed.decodes,
+                    [&](const ObservedDecode& o) { return o.block == m.block; });
     }
   }
   void operator()(const ClocksCompared& m) const {

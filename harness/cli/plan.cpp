@@ -145,6 +145,7 @@ std::string no_ceiling(const MachineProbe& probe, const CaseJob& job, bool in_pr
 void add_case(const MachineProbe& probe, bool in_process, CaseJob& job, RunPlan& plan) {
   check_positions(job);
   job.no_ceiling = no_ceiling(probe, job, in_process);
+  job.observed = job.n_prompt == 0 && !job.only;
   job.audited = job.cuda() && !in_process && !job.only && job.n_prompt == 0;
   plan.jobs.push_back(job);
 }

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <initializer_list>
 #include <map>
 #include <optional>
 #include <set>
@@ -11,6 +10,7 @@
 #include "harness/flow/block_conditions.h"
 #include "harness/flow/ceiling.h"
 #include "harness/flow/late_ids.h"
+#include "harness/flow/observed.h"
 #include "harness/flow/replication.h"
 #include "harness/flow/sample_check.h"
 #include "harness/flow/state_receipt.h"
@@ -26,12 +26,6 @@ constexpr int kMostRepeats = 2;  // of a sample whose times are in doubt: see ta
 // After kLeastOverheadRuns decodes, measuring the clock overhead stops once it took kMostOverheadS.
 constexpr int kLeastOverheadRuns = 5;
 constexpr double kMostOverheadS = 5;
-
-std::string first_said(std::initializer_list<std::string> texts) {
-  const auto said = std::find_if(texts.begin(), texts.end(),
-                                 [](const std::string& text) { return !text.empty(); });
-  return said != texts.end() ? *said : "";
-}
 
 class BlockRunner {
  public:
@@ -50,7 +44,8 @@ class BlockRunner {
         tokens_(job.n_prompt > 0 ? kPrefillCheckTokens : job.n_gen),
         late_ids_(truth_->late_ids, draws_of(services)),
         untimed_ids_(late_ids_.split()),
-        schedule_(job, engines_, clock_of(services)) {}
+        schedule_(job, engines_, clock_of(services)),
+        observed_(job, services, vocab, sink) {}
 
   std::vector<TimedRun> run() {
     services_.begin_timing();
@@ -113,6 +108,8 @@ class BlockRunner {
   void prepare(Contestant& c) {
     check_stop();
     sink_.send(ProcessBegun{c.name, schedule_.process(), services_.facts(*c.engine).process});
+    watch_.begin("handing over logits", c.name, c.engine.get());
+    observed_.measure_handover(c, schedule_.process(), [&] { return untimed_ids_.draw(); });
     services_.take_turn(*c.engine);
     watch_.begin("prefill", c.name, c.engine.get());
     {
@@ -247,6 +244,7 @@ class BlockRunner {
           take_ceiling(c, block, static_cast<int>(place));
         } else {
           take_sample(c, block, static_cast<int>(place));
+          observe(c, block);
         }
       });
       if (job_.one_at_a_time) {
@@ -314,6 +312,16 @@ class BlockRunner {
     }
   }
 
+  void observe(Contestant& c, int block) {
+    const int process = schedule_.process();
+    const int of_process = job_.one_at_a_time ? 0 : schedule_.block_of_process();
+    if (!observed_.is_due(c, process, block, of_process)) return;
+    observed_.observe(c, process, block, [&] {
+      const int32_t late = begin_run(c, {});
+      if (takes_late_id(c)) c.engine->set_pending(late);
+    });
+  }
+
   Traces time_decode(Contestant& c, std::optional<int> block, int32_t& late, Sample& sample) {
     Engine& engine = *c.engine;
     late = begin_run(c, block);
@@ -353,18 +361,8 @@ class BlockRunner {
     const bool compared = engine.capabilities().snapshots;
     return {.launches = launches,
             .kv_rows = compared ? job_.n_prompt : 0,
-            .kv_equal = !compared || has_first_rows(c),
+            .kv_equal = !compared || has_rows_of(engine, c.start),
             .doubt = first_said({call.doubt, first.doubt, left})};
-  }
-
-  static bool has_first_rows(Contestant& c) {
-    try {
-      c.engine->restore(c.start);
-      return true;
-    } catch (const Error& error) {
-      if (error.kind() != ErrorKind::kIntegrity) throw;
-      return false;
-    }
   }
 
   // Takes the state receipt in the first block of each process (of the case, if every block has its
@@ -431,6 +429,7 @@ class BlockRunner {
   std::map<std::string, std::vector<DecodeTimes>> one_token_;  // for overheads_, by engine
   std::map<std::string, ClockOverhead> overheads_;             // by engine
   BlockConditions conditions_;
+  ObservedDecodes observed_;
 };
 
 }  // namespace

@@ -128,6 +128,13 @@ struct EngineAudited {
   std::string engine, text;
 };
 
+// One measurement of what an engine takes when it is asked for logits as well, or why there is none.
+struct EngineObserved {
+  std::string engine, reason{};
+  std::optional<HandoverTimes> handover{};
+  std::optional<ObservedDecode> decode{};
+};
+
 // The verdict on one engine, or on the whole case if `engine` is empty.
 struct VerdictGiven {
   std::string engine;
@@ -141,11 +148,11 @@ struct Done {};
 // The case ended early because of Ctrl-C.
 struct CaseInterrupted {};
 
-using CaseEvent =
-    std::variant<StageProgress, MemoryStated, MemoryHeld, ModelLoaded, ReferencesFound,
-                 TimedCheckChosen, EngineMade, ProcessBegun, WarmedUp, ParityJudged, StepFailed,
-                 AblationsTaken, SampleTaken, SampleScored, BlockDropped, ClocksCompared,
-                 LaunchesTraced, EngineAudited, VerdictGiven, Done, CaseInterrupted>;
+using CaseEvent = std::variant<StageProgress, MemoryStated, MemoryHeld, ModelLoaded,
+                               ReferencesFound, TimedCheckChosen, EngineMade, ProcessBegun,
+                               WarmedUp, ParityJudged, StepFailed, AblationsTaken, SampleTaken,
+                               SampleScored, BlockDropped, ClocksCompared, LaunchesTraced,
+                               EngineAudited, EngineObserved, VerdictGiven, Done, CaseInterrupted>;
 
 // Passes events to a function. send() may be called from several threads; the function runs in one
 // of them at a time.

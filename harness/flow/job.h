@@ -55,9 +55,10 @@ struct CaseJob : CaseSettings {
   bool warmup_by_time = false;  // instead: until two windows agree (measure/warm_up.h)
   std::optional<JudgedCase> judged;  // if set, parity is not judged again
   double spin_scale = 1;
-  bool watched = false;  // a profiler watches: calls take longer than their pace predicts
-  bool audited = false;  // after the timing, the bytes that each candidate reads are audited
-  int64_t l2_bytes = 0;  // of the job's card; 0 on a CPU
+  bool watched = false;   // a profiler watches: calls take longer than their pace predicts
+  bool audited = false;   // after the timing, the bytes that each candidate reads are audited
+  bool observed = false;  // in one block in eight, candidates decode once more, with logits
+  int64_t l2_bytes = 0;   // of the job's card; 0 on a CPU
 
   bool cuda() const { return device == "cuda"; }
 };

@@ -8,6 +8,12 @@
 
 namespace mkbench {
 
+std::string first_said(std::initializer_list<std::string> texts) {
+  const auto said = std::find_if(texts.begin(), texts.end(),
+                                 [](const std::string& text) { return !text.empty(); });
+  return said != texts.end() ? *said : "";
+}
+
 std::string clock_doubt(const Sample& sample, const Traces& traces) {
   const std::string clocks = clock_disagreement(sample.times, traces.overhead);
   return clocks.empty() ? traces.doubt : clocks;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <vector>
@@ -19,6 +20,9 @@ struct Traces {
   std::string doubt{};  // why the time may be wrong: the clock (TimedCall) or the card
   ClockOverhead overhead{};
 };
+
+// The first text that is not empty.
+std::string first_said(std::initializer_list<std::string> texts);
 
 // Why the time of a run may be wrong; empty if there is no doubt.
 std::string clock_doubt(const Sample& sample, const Traces& traces);

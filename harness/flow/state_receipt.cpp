@@ -77,6 +77,16 @@ std::string differs_from_itself(Engine& engine, int vocab, const std::vector<int
 
 }  // namespace
 
+bool has_rows_of(Engine& engine, const Snapshot& start) {
+  try {
+    engine.restore(start);
+    return true;
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kIntegrity) throw;
+    return false;
+  }
+}
+
 StateReceipt take_state_receipt(Engine& engine, int vocab, const std::vector<int32_t>& ids,
                                 const std::function<void()>& restart) {
   const EngineCapabilities can = engine.capabilities();

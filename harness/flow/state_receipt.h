@@ -21,6 +21,9 @@ struct StateReceipt {
   std::vector<int32_t> further{};
 };
 
+// Restores `start`; false if the KV rows below it are not those of then.
+bool has_rows_of(Engine& engine, const Snapshot& start);
+
 // The engine has just emitted `ids`. It continues with logits; then `restart` sets it to its start,
 // with the same input pending, and it runs the same path with logits throughout. Ids, the last
 // logits and, with snapshots, the checksums of the KV rows must be equal to the bit. An engine that

@@ -10,6 +10,7 @@
 #include "harness/device/ncu.h"
 #include "harness/device/nvtx.h"
 #include "harness/device/telemetry.h"
+#include "harness/flow/observed.h"
 #include "harness/hosts/card_sampler.h"
 #include "harness/judge/findings.h"
 #include "references/base/data_root.h"
@@ -253,7 +254,9 @@ int64_t HostServices::shared_bytes(const ModelConfig& config) const {
   if (job_.cuda()) return 0;
   const ModelShape& shape = config.shape;
   // A call's logits lie twice in memory: in the arena, and in this process.
-  const int64_t logits = int64_t{kMaxLogitSteps} * shape.vocab * int64_t{sizeof(float)};
+  const int64_t row = shape.vocab * int64_t{sizeof(float)};
+  const int64_t observed = job_.observed ? std::min(kMostLogitBytes, job_.n_gen * row) : 0;
+  const int64_t logits = std::max(kMaxLogitSteps * row, observed);
   return resident_bytes(getpid()) + 2 * shape.parameters(config.tie_word_embeddings) + 2 * logits;
 }
 

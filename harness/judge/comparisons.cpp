@@ -7,6 +7,7 @@
 #include <map>
 
 #include "harness/judge/card_figures.h"
+#include "harness/judge/observed.h"
 #include "harness/judge/share.h"
 #include "harness/report/readings.h"
 
@@ -123,6 +124,7 @@ ComparisonReport compare(const EngineReport& baseline, const EngineReport& candi
   c.bca_ci = s.bca_ci;
   judge_speedup(s, margin, c);
   label_early_ids(baseline, candidate, c);
+  withhold_unobserved(baseline, candidate, c);
   label_lossy(baseline, candidate, c);
   label_dropped_blocks(baseline, candidate, c);
   for (const EngineReport* e : {&baseline, &candidate}) withhold_verdict(two_heaps(*e), c);

@@ -8,6 +8,7 @@
 
 #include "harness/judge/card_figures.h"
 #include "harness/judge/comparisons.h"
+#include "harness/judge/observed.h"
 #include "harness/judge/share.h"
 #include "harness/report/readings.h"
 #include "harness/report/render.h"
@@ -200,6 +201,7 @@ void aggregate_engine(CaseReport& c, EngineReport& e, double confidence, uint64_
     fill_share(c.ceiling, e, confidence, seed);
     check_memory_bound(e, c.memory);
   }
+  fill_observed(e);
   fill_profile(e, c.ceiling);
 }
 

@@ -72,6 +72,10 @@ std::string caution_line(const Report& report, const RenderStyle& style) {
     }
   }
   for (const CaseReport& c : report.cases) {
+    for (const EngineReport& e : c.engines) {
+      if (!e.observed.caution.empty())
+        return fmt::format("caution: {}: {}", e.name, one_line(e.observed.caution, 200));
+    }
     for (const ComparisonReport& ratio : c.comparisons) {
       if (!ratio.verdict_reason.empty())
         return fmt::format("caution: {} over {}: {}: {}", ratio.candidate, ratio.baseline,

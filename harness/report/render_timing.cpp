@@ -80,6 +80,13 @@ std::string warm_up_note(const EngineReport& e) {
   return text;
 }
 
+std::string observed_note(const EngineReport& e) {
+  const ObservedReport& o = e.observed;
+  const bool told = o.reason.empty() || o.reason == kObservedNotAsked || !e.ms_per_tok;
+  const std::string text = !o.caution.empty() ? o.caution : told ? "" : "not observed: " + o.reason;
+  return text.empty() ? "" : engine_label(e) + ": " + one_line(text, 400);
+}
+
 }  // namespace
 
 std::vector<std::string> timing_notes(const CaseReport& c) {
@@ -88,6 +95,7 @@ std::vector<std::string> timing_notes(const CaseReport& c) {
   for (const EngineReport& e : c.engines) {
     notes.push_back(drift_note(e));
     notes.push_back(warm_up_note(e));
+    notes.push_back(observed_note(e));
   }
   std::erase(notes, "");
   return notes;

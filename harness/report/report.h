@@ -17,6 +17,7 @@
 #include "harness/measure/two_level.h"
 #include "harness/measure/warm_up.h"
 #include "harness/report/card_report.h"
+#include "harness/report/observed_report.h"
 #include "harness/report/parity_report.h"
 #include "harness/report/profile_report.h"
 #include "harness/report/token_text.h"
@@ -25,7 +26,7 @@
 namespace mkbench {
 
 inline constexpr char kReportSchemaId[] = "mkbench.report";
-inline constexpr int kReportSchemaMajor = 1, kReportSchemaMinor = 12;  // new fields: minor + 1
+inline constexpr int kReportSchemaMajor = 1, kReportSchemaMinor = 13;  // new fields: minor + 1
 
 // The process that held an engine.
 struct ProcessFacts {
@@ -98,6 +99,7 @@ struct EngineReport : EngineFacts {
   std::string profile_reason;  // why `profile` is absent
   int64_t receipts_checked = 0, receipts_wrong = 0;
   std::string audit;
+  ObservedReport observed;
   int64_t launches = 0;
   std::optional<LaunchTrace> launch_trace;
   std::vector<ProcessFacts> timed_processes;  // indexed by Sample::process
@@ -157,6 +159,8 @@ void describe_fields(V& v, Tag<EngineReport>) {
   v.field("audit", &E::audit,
           "how much of what a decode must read it reads, by a profiler's counters or by changed "
           "tiles of the weights, or why neither tells; empty if it was not asked for");
+  v.field("observed", &E::observed,
+          "what timed decodes take that are asked for logits as well; they are no samples");
   v.field("launches", &E::launches, "kernel launches in all, as the engine counts them");
   v.field("launch_trace", &E::launch_trace,
           "what an untimed decode handed to the card, as the driver recorded it; null if it did "

@@ -5,6 +5,7 @@
 #include "harness/judge/conclude.h"
 #include "harness/report/junit.h"
 #include "harness/report/render.h"
+#include "tests/support/aggregated.h"
 #include "tests/support/catch2.h"
 #include "tests/support/example_report.h"
 
@@ -384,4 +385,21 @@ TEST_CASE("flat forms quote what would break them") {
   CHECK_THAT(render(r, "csv"), ContainsText("\nit's,synthetic,"));
   CHECK_THAT(render(r, "sql"), ContainsText("VALUES ('it''s', 'synthetic', "));
   CHECK(with_commas(-123456) == "-123,456");
+}
+
+TEST_CASE("a note names an engine that is quicker where nobody looks, or was not observed") {
+  CaseReport c = testing::example_case(512);
+  const auto told = [&](const std::string& text) {
+    const std::vector<std::string> notes = timing_notes(c);
+    return std::count(notes.begin(), notes.end(), text);
+  };
+  const size_t plain = timing_notes(c).size();
+  c.engines[1].observed.reason = kObservedNotAsked;
+  CHECK(timing_notes(c).size() == plain);
+  c.engines[1].observed.reason = "it gives no logits";
+  CHECK(timing_notes(c).size() == plain);  // its times are not shown either
+  c = testing::aggregated(c);
+  CHECK(told("megakernel (plain): not observed: it gives no logits") == 1);
+  c.engines[1].observed.caution = "quicker where nobody looks";
+  CHECK(told("megakernel (plain): quicker where nobody looks") == 1);
 }

@@ -74,6 +74,10 @@ TEST_CASE(
   CHECK_THAT(shown,
              ContainsText("\n./a" + note + "./b\\n" + note + "./b\\n: not read: x\ntimed tokens"));
   CHECK(shown.find(note) == shown.find("./a" + note) + 3);
+  Report unseen = right;
+  unseen.cases[1].engines[1].observed.caution = "quicker where nobody looks: 1 ms";
+  CHECK_THAT(screen(unseen),
+             ContainsText("\ncaution: megakernel: quicker where nobody looks: 1 ms\n"));
   Report none = right;
   none.cases.clear();
   none.reasons = {"no card"};

@@ -74,6 +74,13 @@ class Structure(Pages):
         self.assertEqual((engine["speedup"], "speedup_verdict" in engine), ("-", False))
         self.assertTrue(any(p["engine"] == f"{name} (lossy)" for p in points_of(reader, '"tokens per second')))
 
+    def test_an_engine_that_is_quicker_where_nobody_looks_is_named(self):
+        report = self.example("gpu")
+        self.assertNotIn("nobody looks", self.read(report).text())
+        engine = report["cases"][0]["engines"][1]
+        engine["observed"]["caution"] = "quicker where nobody looks: 1 ms"
+        self.assertIn(f"{report_file.label_of(engine)}: quicker where nobody looks: 1 ms", self.read(report).text())
+
     def test_figures_are_those_of_the_report(self):
         report = self.example("gpu")
         reader = self.read(report)

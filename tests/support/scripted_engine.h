@@ -36,6 +36,8 @@ struct Script {
   bool skips = false;
   int context_limit = 0;  // 0: it has room for 4,096 positions
   float runner_up = 0;    // logit of the second-best id (the best has 10)
+  // Called in each decode, before its first step.
+  std::function<void(int tokens, bool with_logits, int position)> works{};
   bool late_id = true, snapshots = true, rewinds = false, logits = true, deterministic = true;
 };
 
@@ -79,6 +81,7 @@ class ScriptedEngine : public Engine {
     tell("decode");
     ++decodes_;
     if (script_.before) script_.before(decodes_);
+    if (script_.works) script_.works(n, logits_out != nullptr, position_);
     if (position_ + n > room()) throw Error(ErrorKind::kBadInput, "scripted: decode: no room");
     if (script_.skip && script_.skip(decodes_))
       return std::vector<int32_t>(static_cast<size_t>(n), -1);

@@ -45,6 +45,9 @@ inline void time_for_real(CaseReport& c) {
       }
     }
   }
+  ObservedReport& observed = c.engines.back().observed;
+  observed.handovers = {{0, 2, {1.0}, {1.2}}};
+  observed.decodes = {{0, 0, c.n_gen, 1.1 * c.engines.back().samples[0].times.host_ms}};
   c.generated_text = sequence_text(kQwen3_0_6B, c.engines[0].samples[0].ids);
 }
 

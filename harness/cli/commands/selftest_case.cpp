@@ -58,7 +58,7 @@ SelftestCases::Planned SelftestCases::plan(const std::vector<std::string>& engin
   const ParsedCommandLine parsed = parse_command_line(args);
   const auto& run = parsed.as<RunSettings>();
   Planned planned{plan_run(run, probe_).jobs.front(), run.timeout_s};
-  planned.job.audited = false;  // the audit has rows of its own
+  planned.job.audited = planned.job.observed = false;  // they have rows of their own
   return planned;
 }
 
