@@ -21,6 +21,12 @@ constexpr double kUnevenMs = 30;
 
 std::string ends_of(const Interval& i) { return fmt::format("{:.4g} to {:.4g} ms", i.low, i.high); }
 
+std::string caution_surprise(bool wanted, const std::string& found) {
+  if (found.empty() != wanted) return "";
+  return wanted ? "caution: none, wanted 'quicker where nobody looks'"
+                : fmt::format("caution: found '{}', wanted none", found);
+}
+
 std::string beside_surprise(const TimingOutcome& found, const TimingOutcome& to) {
   if (!found.interval || !to.interval) return "times: no interval of the sound engine";
   if (found.interval->low <= to.interval->high * (1 + SpeedMargin{}.value())) return "";
@@ -135,6 +141,10 @@ std::vector<TimingFault> make_faults() {
   leaves.engines.push_back({"../left_context", kLeavesWork});
   leaves.cpu = false, leaves.alone = true;
   leaves.cuda_times = {TimesCompared::kSoundAlone, 0, 1.1};
+  compare(add("T15", "does less where nobody looks", "catches_up", kPasses, TimingRun::kObserved),
+          {TimesCompared::kUnseen}, {TimesCompared::kUnseen});
+  compare(add("T15", "hands logits over slowly", "slow_logits", kPasses, TimingRun::kObserved),
+          {TimesCompared::kSeen}, {TimesCompared::kSeen});
   return table;
 }
 
@@ -152,6 +162,8 @@ const std::vector<TimingRunInfo>& timing_runs() {
       {TimingRun::kShortTimeout, {"--n-gen", "31", "--blocks", "8", "--timeout", "5"}},
       {TimingRun::kUneven, {"--n-gen", "31", "--blocks", "28"}},
       {TimingRun::kCopies, {"--n-gen", "31", "--blocks", "20"}, {}, {}, 5},
+      // From 64 rows on, where T15 saves; handing over is measured after a single id.
+      {TimingRun::kObserved, {"--n-gen", "31", "--n-depth", "64", "--blocks", "10"}, {}, {}, 5},
   };
   return table;
 }
@@ -163,6 +175,7 @@ const std::vector<TimingFault>& timing_faults() {
 
 TimingOutcome timing_outcome(const EngineReport& engine) {
   TimingOutcome outcome{engine.verdict, engine.reasons, static_cast<int>(engine.samples.size())};
+  outcome.caution = engine.observed.caution;
   if (engine.ms_per_tok) {
     outcome.fastest_ms = engine.ms_per_tok->min;
     outcome.interval = engine.ms_per_tok->ci;
@@ -228,6 +241,8 @@ std::string times_surprise(const TimingBand& band, const TimingOutcome& found,
   if (band.compared == TimesCompared::kDeferred) return deferred_surprise(band, found, to);
   if (band.compared == TimesCompared::kUneven) return uneven_surprise(found, to);
   if (band.compared == TimesCompared::kSame) return same_surprise(found);
+  if (band.compared == TimesCompared::kUnseen || band.compared == TimesCompared::kSeen)
+    return caution_surprise(band.compared == TimesCompared::kUnseen, found.caution);
   const double ratio = to.fastest_ms > 0 ? found.fastest_ms / to.fastest_ms : 0;
   if (ratio >= band.low && ratio <= band.high)
     return band.compared == TimesCompared::kSoundAlone ? beside_surprise(found, to) : "";

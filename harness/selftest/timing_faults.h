@@ -1,4 +1,4 @@
-// The faults of timing T1-T14: which libraries of tests/plugins have them, and how each must end.
+// The faults of timing T1-T15: which libraries of tests/plugins have them, and how each must end.
 // `mkbench selftest --timing` runs this table.
 #pragma once
 
@@ -14,7 +14,7 @@ namespace mkbench {
 
 // Kinds of `mkbench run` by their options (besides engines and device). Rows of one kind share a
 // case, unless a row stands alone.
-enum class TimingRun { kDecode, kPrefill, kLong, kShortTimeout, kUneven, kCopies };
+enum class TimingRun { kDecode, kPrefill, kLong, kShortTimeout, kUneven, kCopies, kObserved };
 
 struct TimingRunInfo {
   TimingRun run;
@@ -43,6 +43,9 @@ enum class TimesCompared {
   // Ratio, block by block, of the library's time to first token to the sound engine's: the interval
   // of its median must reach the band. The library's prefill() must have postponed its work.
   kDeferred,
+  // The caution "quicker where nobody looks" must name the library, or must not.
+  kUnseen,
+  kSeen,
 };
 
 // A verdict, and a text that one of its reasons must hold; empty: there must be no reason.
@@ -90,6 +93,7 @@ struct TimingOutcome {
   std::map<int, double> block_ms{};  // per token, by block
   // The median share of prefill() in a block's time; 0: no block timed its prefill().
   double prefill_share = 0;
+  std::string caution{};        // ObservedReport::caution
   std::string against_sound{};  // verdict of the comparison with the sound engine; empty: none
 };
 TimingOutcome timing_outcome(const EngineReport& engine);

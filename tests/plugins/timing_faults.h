@@ -207,6 +207,18 @@ int32_t decode_wrongly_and_hang(mkbench_engine* e, const mkbench_decode* args) {
   return status;
 }
 
+// T15: beyond 32 rows more work is done where logits are asked for, 0.3 ms a token: what an engine
+// saves with a window that it leaves when somebody looks. The control takes as long at any row.
+int32_t decode_and_catch_up(mkbench_engine* e, const mkbench_decode* args) {
+  if (args->logits != nullptr && position_of(e) >= 32)
+    usleep(300u * static_cast<unsigned>(args->n));
+  return sound->decode(e, args);
+}
+int32_t decode_with_slow_logits(mkbench_engine* e, const mkbench_decode* args) {
+  if (args->logits != nullptr) usleep(300u * static_cast<unsigned>(args->n));
+  return sound->decode(e, args);
+}
+
 using Change = void (*)(mkbench_engine_abi& table);
 
 // The faults by name; "sound" and "sound_copy" are not changed (T10).
@@ -229,6 +241,8 @@ std::map<std::string, Change> changes() {
       {"crashes", [](Table& t) { t.decode = decode_and_crash; }},
       {"slow_prefill", [](Table& t) { t.prefill = prefill_slowly; }},
       {"wrong_then_hangs", [](Table& t) { t.decode = decode_wrongly_and_hang; }},
+      {"catches_up", [](Table& t) { t.decode = decode_and_catch_up; }},
+      {"slow_logits", [](Table& t) { t.decode = decode_with_slow_logits; }},
   };
 }
 

@@ -14,7 +14,8 @@ function(mkbench_library_copies target source folder)
 endfunction()
 
 set(mkbench_timing_faults sound sound_copy remembers_prompts remembers_inputs decodes_ahead defers_prefill few_bits
-  no_norm part_of_the_head ids_later last_id_first pads spins uneven crashes slow_prefill wrong_then_hangs)
+  no_norm part_of_the_head ids_later last_id_first pads spins uneven crashes slow_prefill wrong_then_hangs
+  catches_up slow_logits)
 mkbench_library_copies(timing_cpu timing_faults.cpp timing-cpu ${mkbench_timing_faults} half_the_heads)
 set(mkbench_slowed sound sound_copy slow_1 slow_2 slow_5 slow_400)
 mkbench_library_copies(slowed_cpu slowed_cpu.cpp slowed-cpu ${mkbench_slowed})

@@ -218,7 +218,7 @@ std::vector<Flag<SelftestSettings>> selftest_flags() {
            "Plant the known faults of arithmetic: each must fail its checks, and no control may.",
            &S::faults),
       flag("timing",
-           "Run plugins with timing faults (T1-T14): each must end with its expected verdict.",
+           "Run plugins with timing faults (T1-T15): each must end with its expected verdict.",
            &S::timing),
       flag("calibrate",
            "With --timing: calibrate the clock in at least 60 processes and store the result for "

@@ -77,7 +77,8 @@ class TimingLanes {
       paths.push_back(cases_.path_of("timing", library));
     const auto& of_device = cases_.cuda() ? info.cuda : info.cpu;
     arguments.insert(arguments.end(), of_device.begin(), of_device.end());
-    const SelftestCases::Planned planned = cases_.plan(paths, info.processes, arguments);
+    SelftestCases::Planned planned = cases_.plan(paths, info.processes, arguments);
+    planned.job.observed = info.run == TimingRun::kObserved;
     if (!cases_.settings().quiet)
       fmt::print(stderr, "mkbench: {}: {} libraries\n", case_name(planned.job), libraries.size());
     const CaseReport report = cases_.run(planned);
