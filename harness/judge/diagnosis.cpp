@@ -85,7 +85,12 @@ std::string by_logits(const BugFits& fits, double times_rounding, std::vector<Bu
 std::string by_ids(const BugFits& fits, std::vector<BugFit>& fitting) {
   std::copy_if(fits.best.begin(), fits.best.end(), std::back_inserter(fitting),
                [](const BugFit& fit) { return fit.wrong == 0; });
-  if (fitting.empty()) return "no known bug gives these ids";
+  if (fitting.empty()) {
+    const BugFit& best = fits.best.front();
+    if (2 * best.wrong > fits.truth.wrong) return "no known bug gives these ids";
+    return fmt::format("no known bug gives all of these ids; the nearest leaves {} of {} wrong: {}",
+                       best.wrong, fits.truth.wrong, best.text);
+  }
   if (fitting.size() == 1) return "the ids are those of: " + fitting.front().text;
   return "the ids fit several bugs, the likeliest first: " + list_of(fitting);
 }
@@ -127,7 +132,10 @@ Diagnosis conclude_diagnosis(const BugFits& fits, double rms_limit) {
   std::vector<BugFit> fitting;
   const bool with_logits = fits.truth.error >= 0;
   if (!with_logits && fits.truth.wrong < kEnoughIds) {
-    diagnosis.text = fmt::format("not told by {} wrong ids without logits", fits.truth.wrong);
+    diagnosis.text = fmt::format(
+        "not told by {} wrong id{} without logits: show them, or judge more "
+        "ids (mkbench parity --keep-going)",
+        fits.truth.wrong, fits.truth.wrong == 1 ? "" : "s");
     return diagnosis;
   }
   if (fits.best.empty()) {

@@ -176,6 +176,15 @@ std::string by_argmax(const Steps& seen) {
   return m == 0 ? "" : line(fmt::format("{} modulo {}", *lost.begin() % m, m));
 }
 
+// Logarithm of the chance that `off` of n steps, drawn at random, are all among the last `later`.
+double log_chance_of_last(size_t off, size_t later, size_t n) {
+  const auto ways = [off](size_t of) {
+    return std::lgamma(static_cast<double>(of) + 1) -
+           std::lgamma(static_cast<double>(of - off) + 1);
+  };
+  return ways(later) - ways(n);
+}
+
 std::string by_rows(const Steps& seen) {
   const auto first = std::find_if(seen.begin(), seen.end(), [](const Seen& s) { return s.off; });
   if (first == seen.end()) return "";
@@ -193,6 +202,7 @@ std::string by_rows(const Steps& seen) {
                   right, right == 1 ? "" : "s", fewer.all, seen.size());
   const bool sharp = most(from.off, from.all) && from.off >= kFewIds &&
                      (seen.front().error >= 0 || fewer.all >= kFewIds);
+  if (!sharp && log_chance_of_last(from.off, from.all, seen.size()) > kRare) return "";
   if (!sharp) return begin + fmt::format("at {} of {} from {} on", from.off, from.all, rows);
   return begin + fmt::format("from {} on ({} of {}): look at what {}", rows, from.off, from.all,
                              rows == 2 ? "depends on position or on older rows"

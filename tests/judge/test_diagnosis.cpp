@@ -120,10 +120,17 @@ TEST_CASE("diagnosis by ids: the bugs that give all of them") {
   const Diagnosis both = concluded(by_ids({fit("a", -1), fit("b", -1)}));
   CHECK(both.names == Names{"a", "b"});
   CHECK(both.text == "the ids fit several bugs, the likeliest first: text of a; text of b");
-  CHECK(concluded(by_ids({fit("a", -1, -1, 1)})).text == "no known bug gives these ids");
+  CHECK(concluded(by_ids({fit("a", -1, -1, 6)}, 10)).text == "no known bug gives these ids");
+  const Diagnosis near = concluded(by_ids({fit("a", -1, -1, 5)}, 10));
+  CHECK(near.text ==
+        "no known bug gives all of these ids; the nearest leaves 5 of 10 wrong: text of a");
+  CHECK(near.names.empty());
   CHECK(concluded(by_ids({fit("a", -1)}, 4)).names == Names{"a"});
   const Diagnosis few = concluded(by_ids({fit("a", -1)}, 3));
-  CHECK(few.text == "not told by 3 wrong ids without logits");
+  CHECK(few.text ==
+        "not told by 3 wrong ids without logits: show them, or judge more ids (mkbench parity "
+        "--keep-going)");
+  CHECK_THAT(concluded(by_ids({fit("a", -1)}, 1)).text, ContainsText("by 1 wrong id without"));
   CHECK(few.names.empty());
 }
 

@@ -269,6 +269,18 @@ TEST_CASE("facts: the cache length from which steps are wrong") {
     CHECK(holds_fact(later.facts(), "look at what changes at 33 rows") == (right == 4));
   }
   CHECK_THAT(later.facts(), ContainsText("wrong at 40 of 45 from 33 on"));
+  // All among the last 45 of 80: ten steps by chance in 2 of 1,000 cases, eleven in less than one.
+  for (const int wrong : {10, 11}) {
+    Run few({1, 30}, 40);
+    few.change(
+        [=](const SeenStep& s) {
+          return s.prompt->ids.size() > 1 && s.step >= 3 && s.step < 3 + wrong;
+        },
+        has_error(5));
+    INFO(few.facts());
+    CHECK(holds_fact(few.facts(), "wrong at 11 of 45 from 33 on") == (wrong == 11));
+    CHECK(holds_fact(few.facts(), "right with up to 32 KV rows") == (wrong == 11));
+  }
   Run first({1, 4}, 10);
   first.seen[0].wrong = true;
   CHECK_THAT(first.facts(), ContainsText("wrong already where a step sees 1 KV row, its own"));
