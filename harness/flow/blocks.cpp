@@ -108,8 +108,10 @@ class BlockRunner {
   void prepare(Contestant& c) {
     check_stop();
     sink_.send(ProcessBegun{c.name, schedule_.process(), services_.facts(*c.engine).process});
-    watch_.begin("handing over logits", c.name, c.engine.get());
-    observed_.measure_handover(c, schedule_.process(), [&] { return untimed_ids_.draw(); });
+    if (job_.observed && c.candidate) {
+      watch_.begin("handing over logits", c.name, c.engine.get());
+      observed_.measure_handover(c, schedule_.process(), [&] { return untimed_ids_.draw(); });
+    }
     services_.take_turn(*c.engine);
     watch_.begin("prefill", c.name, c.engine.get());
     {

@@ -34,7 +34,6 @@ double ObservedDecodes::time(Engine& engine, int n, float* logits) const {
 
 void ObservedDecodes::measure_handover(Contestant& c, int process,
                                        const std::function<int32_t()>& draw) {
-  if (!job_.observed || !c.candidate) return;
   if (const std::string why = obstacle(c); !why.empty())
     return sink_.send(EngineObserved{.engine = c.name, .reason = why});
   HandoverTimes times{process, std::min(kHandoverTokens, job_.n_gen), {}, {}};

@@ -29,7 +29,7 @@ class ObservedDecodes {
 
   // Measures what handing logits over costs the engine in this process, each decode after the
   // single id that `draw` gives: there an engine saves nothing by a short window or a cheap cache.
-  // Empties the sequence. Does nothing for an engine that is not observed.
+  // Empties the sequence.
   void measure_handover(Contestant& c, int process, const std::function<int32_t()>& draw);
 
   // Whether an engine's decodes are observed in `block`: in the first block of each process and in
