@@ -205,6 +205,12 @@ RunPlan plan_run(const PlanSettings& settings, const MachineProbe& probe) {
                     "open at a time (--resident one)",
                     settings.gpu));
   }
+  if (!settings.only_prompt.empty()) {
+    plan.warnings.push_back(
+        fmt::format("--only {0}: ids alone are judged, because the limits of logits hold for all "
+                    "prompts together; a step with its logits: --only {0}:POSITION",
+                    settings.only_prompt));
+  }
 
   const std::vector<std::string> models = models_of(settings, plan.cuda);
   for (size_t i = 0; i < models.size(); ++i) {

@@ -147,6 +147,10 @@ TEST_CASE("a machine that is not fit for times causes one warning, with all reas
   REQUIRE(on_cpu.warnings.size() == 1);
   CHECK_FALSE(any_holds(on_cpu.warnings, "other process"));
   CHECK(plan_of({"parity", "--model", "tiny"}, probe).warnings.empty());
+  const std::vector<std::string> step = {"parity", "--model", "tiny", "--only", "corpus-1:3"};
+  CHECK(plan_of(step, probe).warnings.empty());
+  const RunPlan prompt = plan_of({"parity", "--model", "tiny", "--only", "corpus-1"}, probe);
+  CHECK(any_holds(prompt.warnings, "--only corpus-1: ids alone are judged"));
 }
 
 TEST_CASE("MKBENCH_SPIN_SCALE, from 1 to 1e9, counts only under --in-process") {
