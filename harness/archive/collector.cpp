@@ -193,7 +193,13 @@ void CaseCollector::finish(bool interrupted) {
   interrupted_ = interrupted_ || interrupted;
   for (EngineReport& e : report_.engines) {
     if (e.verdict == Verdict::kSkipped && e.reasons.empty()) {
-      e.reasons.push_back(interrupted_ ? "interrupted before it was judged" : "not reached");
+      // What was proven before the end stands.
+      const bool proven = interrupted_ && e.parity &&
+                          exit_code(e.parity->verdict) == exit_code(Verdict::kFailToken);
+      if (proven) e.verdict = e.parity->verdict;
+      e.reasons.push_back(proven         ? e.parity->reason
+                          : interrupted_ ? "interrupted before it was judged"
+                                         : "not reached");
     }
   }
 }

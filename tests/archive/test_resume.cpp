@@ -82,6 +82,23 @@ const Resumption::LoadWeights kSameWeights = [](const CaseJob&, int) {
 
 }  // namespace
 
+TEST_CASE("what was proven of an engine before an interruption stands") {
+  for (const bool interrupted : {false, true}) {
+    for (const Verdict proven : {Verdict::kPass, Verdict::kFailToken, Verdict::kNondeterministic}) {
+      CaseCollector left(job_of(64));
+      ParityReport parity;
+      parity.verdict = proven;
+      parity.reason = "1 of 12 tokens wrong";
+      left.take(ParityJudged{"ring", parity});
+      left.finish(interrupted);
+      const EngineReport& ring = left.report().engines.back();
+      const bool stands = interrupted && proven != Verdict::kPass;
+      CHECK(ring.verdict == (stands ? proven : Verdict::kSkipped));
+      CHECK((ring.reasons.back() == parity.reason) == stands);
+    }
+  }
+}
+
 TEST_CASE("a run is resumed by the same command and build, with the same files of engines") {
   InterruptedRun run;
   CHECK(error_line([&] { run.resumption("", "parity"); }) ==
