@@ -101,6 +101,13 @@ void add_head_norms(BugTable& t) {
           if (!of_heads(of)) return rms_normed(x, weight, eps);
           return x * at::rsqrt(x.pow(2).mean(at::IntArrayRef({1, 3}), true) + eps) * weight;
         }});
+  t.add("qk_norm_divisor",
+        "q_norm and k_norm divide each head's sum of squares by all heads' width",
+        {.norm = [](X x, X weight, double eps, NormOf of) {
+          if (!of_heads(of)) return rms_normed(x, weight, eps);
+          const double width = static_cast<double>(x.size(1) * x.size(3));
+          return x * at::rsqrt(x.pow(2).sum(-1, true) / width + eps) * weight;
+        }});
   const auto first = [](int64_t n) {
     return Hooks{.norm = [n](X x, X weight, double eps, NormOf of) {
       if (!of_heads(of)) return rms_normed(x, weight, eps);
