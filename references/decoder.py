@@ -39,7 +39,7 @@ class Decoder:
         pending afterwards.
         forced: None, or int64 [n] on the device: the inputs instead, the first one in place of the pending id. The ids
             emitted are still the model's own choice. Without this parameter mkbench prefills again to force an id.
-        logits: None, or float32 [n, vocab] on the device, NaN, to be filled; always None when the clock runs. Without
+        logits: None, or float32 [n, vocab] on the device, NaN, to be filled; None where the time is reported. Without
             this parameter the ids alone are judged.
         The clock runs from this call until the ids are on the host and all work of the device is done."""
 

@@ -195,7 +195,7 @@ typedef struct mkbench_decode {
   const uint16_t* vectors;
   /* n emitted ids. They hold -1 beforehand: an id that is still -1 afterwards was not generated. */
   int32_t* ids;
-  /* NULL, or fp32 [n, vocab], NaN beforehand. Always NULL when the clock runs. */
+  /* NULL, or fp32 [n, vocab], NaN beforehand. NULL where the time is reported. */
   float* logits;
   /* NULL, or fp32 [n, hidden], NaN beforehand: after the final norm, as the LM head reads it. */
   float* hidden;

@@ -9,7 +9,7 @@
 step() embeds `token`, an int64 tensor [1] on the device, writes the KV row of `position`, and returns the id of the
 largest logit, the lowest id among equals: an int, or a tensor of one integer. The rows below `position` stand, the
 others count as never written. Prefill, forced and late ids, rewind and progress come from this class.
-step(self, token, position, logits) shows its logits: float32 [vocab] on the device, None when the clock runs. A class may
+step(self, token, position, logits) shows its logits: float32 [vocab] on the device, None where the time is reported. A class may
 also have prefill_rows(self, tokens), which writes rows 0 .. n - 1 of int64 [n] in one call; and show(self, layer,
 position=None), by which a report names the layer where an error begins: between steps, the hidden state after `layer` of
 the last step, [hidden], or with a position its KV row, K after RoPE, then V: [2, kv_heads, head_dim].

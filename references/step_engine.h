@@ -20,7 +20,7 @@
 //     int32_t step(int32_t token, int32_t position, float* logits);
 //     void steps(const int32_t* token, int32_t position, int32_t n, int32_t* ids, float* logits);
 //
-// logits: null when the clock runs, else fp32 [vocab], or [n, vocab], in memory of the device. steps()
+// logits: null where the time is reported, else fp32 [vocab], or [n, vocab], in memory of the device. steps()
 // runs n steps, in one launch if it can, and all its pointers are memory of the device: step 0 takes
 // *token, a later one the id emitted before it. Forced ids come one by one, with n = 1. Beside either,
 //

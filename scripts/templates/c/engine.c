@@ -54,7 +54,7 @@ static int32_t fail(mkbench_engine* e, const char* what) {
 /* Embeds the id `token`, writes the KV row of `position`, and sets *next to the id of the largest
  * logit, the lowest id among equals. There is room for the row, the rows below it stand, and the id
  * is in [0, vocab).
- *   logits: NULL when the clock runs. Else [vocab], to be filled; NaN beforehand. A write past their
+ *   logits: NULL where the time is reported. Else [vocab], to be filled; NaN beforehand. A write past their
  *     end gives the verdict INTEGRITY. */
 static int32_t step(mkbench_engine* e, int32_t token, int32_t position, float* logits,
                     int32_t* next) {

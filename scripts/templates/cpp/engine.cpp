@@ -81,7 +81,7 @@ struct Mine : mkbench_step::Step {
 // There is room for the rows, and every id given is in [0, vocab).
 //   token: device; the input of step 0. A later step takes the id emitted before it.
 //   ids: device [n], to be filled. It holds -1: an id that is still -1 counts as not generated.
-//   logits: null when the clock runs. Else fp32, device [n, vocab], to be filled; NaN beforehand.
+//   logits: null where the time is reported. Else fp32, device [n, vocab], to be filled; NaN beforehand.
 // ids and logits have no room beyond that: a write past their end gives INTEGRITY. The clock runs
 // from this call until the device is done.
 void Mine::steps(const int32_t*, int32_t, int32_t, int32_t*, float*) {

@@ -25,7 +25,7 @@ class Decoder(StepDecoder):
     def step(self, token, position, logits):
         """Embeds token, int64 [1] on the device, writes the KV row of `position`, and returns the id of the largest
         logit, the lowest id among equals (torch.argmax does not promise that one): a tensor of one integer, or an int.
-        logits: None when the clock runs. Else float32 [vocab] on the device, NaN, to be filled.
+        logits: None where the time is reported. Else float32 [vocab] on the device, NaN, to be filled.
         The clock runs until the ids are on the host and all work of the device is done."""
         raise NotImplementedError("step is not written yet")
 
