@@ -78,7 +78,7 @@ class Structure(Pages):
         report = self.example("gpu")
         self.assertNotIn("nobody looks", self.read(report).text())
         engine = report["cases"][0]["engines"][1]
-        engine["observed"]["caution"] = "quicker where nobody looks: 1 ms"
+        engine["observed"] = {"caution": "quicker where nobody looks: 1 ms"}
         self.assertIn(f"{report_file.label_of(engine)}: quicker where nobody looks: 1 ms", self.read(report).text())
 
     def test_figures_are_those_of_the_report(self):
