@@ -145,7 +145,8 @@ std::string no_ceiling(const MachineProbe& probe, const CaseJob& job, bool in_pr
 void add_case(const MachineProbe& probe, bool in_process, CaseJob& job, RunPlan& plan) {
   check_positions(job);
   job.no_ceiling = no_ceiling(probe, job, in_process);
-  job.observed = job.n_prompt == 0 && !job.only;
+  // One process gives no interval to judge by.
+  job.observed = job.n_prompt == 0 && job.processes > 1;
   job.audited = job.cuda() && !in_process && !job.only && job.n_prompt == 0;
   plan.jobs.push_back(job);
 }

@@ -133,6 +133,17 @@ TEST_CASE("blocks are added only for --target-rel-ci, and `parity` has no yardst
   CHECK(names_in(parity.jobs[0], &CaseEngine::yardstick).empty());
 }
 
+TEST_CASE("candidates are observed in runs of several processes") {
+  const auto observed = [](std::vector<std::string> args) {
+    args.insert(args.end(), {"--model", "synthetic"});
+    return plan_of(args, card()).jobs.at(0).observed;
+  };
+  CHECK(observed({}));
+  CHECK(observed({"--processes", "2"}));
+  CHECK_FALSE(observed({"--processes", "1"}));
+  CHECK_FALSE(observed({"-p", "8"}));
+}
+
 TEST_CASE("a machine that is not fit for times causes one warning, with all reasons") {
   MachineProbe probe = card();
   CHECK(plan_of({"--model", "synthetic"}, probe).warnings.empty());
