@@ -110,9 +110,15 @@ void end_children(const std::function<bool(const ProcessSeen&)>& spare,
                   std::chrono::duration<double> longest, int signal) {
   using Clock = std::chrono::steady_clock;
   const Clock::time_point begin = Clock::now();
+  std::vector<pid_t> before;
   for (bool left = true; left && Clock::now() - begin < longest;) {
     left = false;
-    for (const pid_t child : child_processes(getpid())) {
+    std::vector<pid_t> children = child_processes(getpid());
+    std::sort(children.begin(), children.end());
+    // Whoever starts others is not waited for.
+    if (signal == 0 && !before.empty() && !std::ranges::includes(before, children)) return;
+    before = children;
+    for (const pid_t child : children) {
       if (spare(process_of(child))) continue;
       left = true;
       kill(child, signal);
