@@ -8,6 +8,7 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <mutex>
 #include <set>
 #include <sstream>
@@ -21,6 +22,7 @@ namespace fs = std::filesystem;
 
 constexpr size_t kMostOfCommand = 80;
 constexpr std::chrono::seconds kLongestStop{1};
+constexpr int kStillLooks = 4;  // looks in turn at which nothing moves
 // States in which a process that was sent SIGSTOP starts nothing: stopped, traced, ended, or waiting
 // in the kernel, from where it does not return before it is stopped.
 constexpr std::string_view kStandsStill = "TtZXD";
@@ -94,31 +96,31 @@ std::vector<ProcessSeen> processes_below(pid_t ancestor) {
 std::vector<ProcessSeen> stop_below(pid_t ancestor) {
   using Clock = std::chrono::steady_clock;
   const Clock::time_point end = Clock::now() + kLongestStop;
-  for (;;) {
-    std::vector<ProcessSeen> found = processes_below(ancestor);
+  std::map<pid_t, ProcessSeen> stopped;
+  // A look misses a process whose parent ends meanwhile, and all below it.
+  for (int still = 0; still < kStillLooks && Clock::now() < end;) {
     bool moves = false;
-    for (const ProcessSeen& one : found) {
+    for (const ProcessSeen& one : processes_below(ancestor)) {
       kill(one.pid, SIGSTOP);
+      stopped[one.pid] = one;
       moves = moves || kStandsStill.find(one.state) == std::string_view::npos;
     }
-    if (!moves || Clock::now() >= end) return found;
+    still = moves ? 0 : still + 1;
     std::this_thread::sleep_for(std::chrono::microseconds(50));
   }
+  std::vector<ProcessSeen> found;
+  for (const auto& [pid, one] : stopped)
+    if (process_of(pid).pid != 0) found.push_back(one);
+  return found;
 }
 
 void end_children(const std::function<bool(const ProcessSeen&)>& spare,
                   std::chrono::duration<double> longest, int signal) {
   using Clock = std::chrono::steady_clock;
   const Clock::time_point begin = Clock::now();
-  std::vector<pid_t> before;
   for (bool left = true; left && Clock::now() - begin < longest;) {
     left = false;
-    std::vector<pid_t> children = child_processes(getpid());
-    std::sort(children.begin(), children.end());
-    // Whoever starts others is not waited for.
-    if (signal == 0 && !before.empty() && !std::ranges::includes(before, children)) return;
-    before = children;
-    for (const pid_t child : children) {
+    for (const pid_t child : child_processes(getpid())) {
       if (spare(process_of(child))) continue;
       left = true;
       kill(child, signal);

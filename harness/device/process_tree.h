@@ -33,8 +33,8 @@ std::vector<ProcessSeen> processes_below(pid_t ancestor);
 std::vector<ProcessSeen> stop_below(pid_t ancestor);
 
 // Sends `signal` to the children of this process that are not to be spared, until none is left or
-// the time is over; 0: waits for their end, while no other comes. A process whose parent ends becomes
-// a child of its nearest ancestor that is a subreaper (PR_SET_CHILD_SUBREAPER), as mkbench is.
+// the time is over; 0: waits for their end. A process whose parent ends becomes a child of its
+// nearest ancestor that is a subreaper (PR_SET_CHILD_SUBREAPER), as mkbench is.
 void end_children(const std::function<bool(const ProcessSeen&)>& spare,
                   std::chrono::duration<double> longest, int signal = SIGKILL);
 
