@@ -83,25 +83,27 @@ class BlockRunner {
     truth_ = &truth_of_(schedule_.process());
     if (job_.one_at_a_time) return;
     compared_.clear();
-    if (process_count(job_) > 1) open_afresh();
-    for (Contestant* c : engines_) {
+    std::vector<Contestant*> opening;
+    for (const int place : schedule_.opening())
+      opening.push_back(engines_[static_cast<size_t>(place)]);
+    if (process_count(job_) > 1) open_afresh(opening);
+    for (Contestant* c : opening) {
       if (c->alive) guard_engine(sink_, *c, [&] { prepare(*c); });
     }
   }
 
-  void open_afresh() {
+  // The order decides where an engine lies in the card's memory.
+  void open_afresh(const std::vector<Contestant*>& opening) {
     watch_.end();
     std::vector<std::string> names;
-    for (Contestant* c : engines_) {
+    for (Contestant* c : opening) {
       c->engine.reset();
       services_.end_process(c->name);
       if (c->alive) names.push_back(c->name);
     }
     services_.expect(names);
-    // The order of opening decides where an engine lies in the card's memory: vary it by process.
-    for (const int place : schedule_.order(schedule_.process())) {
-      Contestant& c = *engines_[static_cast<size_t>(place)];
-      if (c.alive) guard_engine(sink_, c, [&] { open_(c); });
+    for (Contestant* c : opening) {
+      if (c->alive) guard_engine(sink_, *c, [&] { open_(*c); });
     }
   }
 

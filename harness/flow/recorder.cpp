@@ -44,19 +44,22 @@ class Recorder {
         times[one.name].push_back(time(one, late) / plan_.tokens);
       }
     }
+    engines_.clear();
+    for (const CaseEngine& engine : job_.engines) services_.end_process(engine.name);
     return times;
   }
 
  private:
   void open() {
-    std::vector<std::string> names;
-    for (const CaseEngine& engine : job_.engines) names.push_back(engine.name);
-    services_.expect(names);
     const int context = static_cast<int>(truth_.prompt.size()) + plan_.tokens;
     // The order of opening is drawn, because it decides where in the card's memory an engine lies.
-    const auto orders = block_orders(static_cast<int>(names.size()), 1, true, plan_.seed);
-    for (const int place : orders.front()) {
-      const std::string& name = names[static_cast<size_t>(place)];
+    const int engines = static_cast<int>(job_.engines.size());
+    std::vector<std::string> names;
+    const auto orders = block_orders(engines, 1, true, plan_.seed);
+    for (const int place : orders.front())
+      names.push_back(job_.engines[static_cast<size_t>(place)].name);
+    services_.expect(names);
+    for (const std::string& name : names) {
       check_stop();
       Recorded one{
           name, services_.make_engine({.name = name, .max_context = context}, weights_), {}};

@@ -115,6 +115,15 @@ const std::vector<int>& BlockSchedule::order(int number) {
   return orders_[static_cast<size_t>(number)];
 }
 
+std::vector<int> BlockSchedule::opening() const {
+  // The cases of a run share its seed, but not their draws.
+  const uint64_t seed = job_.prompt_seed + static_cast<uint64_t>(job_.depth + job_.n_prompt);
+  const int engines = static_cast<int>(engines_.size());
+  std::vector<int> order = block_orders(engines, process_ / 2 + 1, true, seed).back();
+  if (process_ % 2 == 1) std::reverse(order.begin(), order.end());
+  return order;
+}
+
 // True if the interval of every speed-up over the first engine is as narrow as --target-rel-ci
 // asks; if that engine is alone or has failed, the intervals of the engines' times count instead.
 bool BlockSchedule::narrow_enough() const {

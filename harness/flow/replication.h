@@ -48,8 +48,12 @@ class BlockSchedule {
   int process() const { return process_; }
   int block() const { return block_; }  // over all processes
   int block_of_process() const { return block_of_process_; }
-  // Indices of the engines, in the order of block `number` or of their opening in process `number`.
+  // Indices of the engines, in the order of block `number`.
   const std::vector<int>& order(int number);
+  // Indices of the engines, in the order in which this process starts, opens and warms them. It is
+  // drawn by the run's prompt seed; each second process has the one before it backwards, so that no
+  // engine comes first in all of them.
+  std::vector<int> opening() const;
 
  private:
   struct Taken {

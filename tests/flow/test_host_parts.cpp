@@ -272,8 +272,8 @@ TEST_CASE("the stages of a case are told in their order, with their counts") {
   bench.add_ceiling(20);
   CHECK(stages_of(bench) ==
         "; loading scripted ; upload eager; parity eager 12/12; parity eager-head-fp32 12/12"
-        "; upload kernel; parity kernel 12/12; upload ceiling; prefill eager; warm-up eager 1/1"
-        "; prefill kernel; warm-up kernel 1/1; prefill ceiling; warm-up ceiling 1/1"
+        "; upload kernel; parity kernel 12/12; upload ceiling; prefill kernel; warm-up kernel 1/1"
+        "; prefill ceiling; warm-up ceiling 1/1; prefill eager; warm-up eager 1/1"
         "; timing eager 1/3; timing kernel 1/3; timing ceiling 1/3; timing ceiling 2/3"
         "; timing kernel 2/3; timing eager 2/3; timing ceiling 3/3; timing kernel 3/3"
         "; timing eager 3/3; scoring eager-fp32; scoring eager-fp32 0/6 1/6 2/6 3/6 4/6 5/6");

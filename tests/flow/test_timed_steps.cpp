@@ -296,8 +296,12 @@ TEST_CASE("recorded blocks hold each engine once, by ms a token, in a turn of it
   bench.services.end_turn = [&](Engine& engine) { return note(engine, '.'), std::string(); };
   std::vector<std::string> expected;
   bench.services.expect = [&](const auto& names) { expected = names; };
+  std::vector<std::string> ended;
+  bench.services.end_process = [&](const std::string& name) { ended.push_back(name); };
   const auto times = record_blocks(bench.job, bench.services, kPlan);
+  std::sort(expected.begin(), expected.end());  // they start in a drawn order
   CHECK(expected == std::vector<std::string>{"eager", "kernel"});
+  CHECK(ended == expected);
   REQUIRE(times.size() == 2);
   for (const auto& [name, ms] : {std::pair("eager", 2.0), {"kernel", 0.5}}) {
     REQUIRE(times.at(name).size() == 3);
