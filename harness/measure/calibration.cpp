@@ -88,23 +88,34 @@ constexpr const char* kOtherCopy = nullptr;
 
 bool is_seen(const PairedSpeedup& found) { return found.ci && found.ci->high < 1; }
 
+bool holds(const PairedSpeedup& found, double speedup) {
+  return found.ci && found.ci->low <= speedup && speedup <= found.ci->high;
+}
+
 std::string verdict_of(const PairedSpeedup& found, double margin) {
   return found.ci ? speed_verdict(*found.ci, margin) : "INCONCLUSIVE";
 }
 
-Power power_of(const std::vector<RecordedRound>& rounds, const CalibrationRow& row,
-               const CompareProcesses& compare, double confidence, uint64_t seed,
-               const SlowLibrary& slow) {
+// rounds: those with the slow library, of `all_rounds`, from which the row is.
+Power power_of(const std::vector<RecordedRound>& rounds, int64_t all_rounds,
+               const CalibrationRow& row, const CompareProcesses& compare, double confidence,
+               uint64_t seed, const SlowLibrary& slow) {
   const auto splits = draw_splits(static_cast<int>(rounds.size()), row.processes, seed);
-  int seen = 0, slower = 0, rescaled = 0;
+  const double whole = compare(pairs_with_sound(rounds, slow.name), confidence).speedup;
+  int seen = 0, slower = 0, rescaled = 0, missed = 0;
   for (const Split& split : splits) {
     const PairedSpeedup found = compare(pairs_of(rounds, split, slow.name), confidence);
     seen += is_seen(found);
+    missed += !holds(found, whole);
     slower += verdict_of(found, row.margin) == "SLOWER";
     rescaled += is_seen(compare(pairs_of(rounds, split, kOtherCopy, 1 + slow.share), confidence));
   }
   const double all = static_cast<double>(splits.size());
-  return {slow.share, seen / all, slower / all, rescaled / all};
+  const int most =
+      std::ssize(rounds) == all_rounds
+          ? row.most_allowed
+          : most_missed(static_cast<int>(rounds.size()), row.processes, row.splits, confidence);
+  return {slow.share, seen / all, slower / all, rescaled / all, missed, most};
 }
 
 CalibrationRow row_of(const std::vector<RecordedRound>& rounds, int processes,
@@ -137,7 +148,7 @@ CalibrationRow row_of(const std::vector<RecordedRound>& rounds, int processes,
   for (const SlowLibrary& slow : kSlowLibraries) {
     const std::vector<RecordedRound> held = rounds_with(rounds, slow.name);
     if (std::ssize(held) >= processes)
-      row.power.push_back(power_of(held, row, compare, confidence, seed, slow));
+      row.power.push_back(power_of(held, std::ssize(rounds), row, compare, confidence, seed, slow));
   }
   return row;
 }
@@ -200,6 +211,14 @@ std::vector<std::string> calibration_problems(const Calibration& calibration) {
     const bool counts = row.processes >= kUsualProcesses || &row == &calibration.rows.back();
     const std::string problem = row_problem(row, calibration.alpha);
     if (counts && !problem.empty()) problems.push_back(problem);
+    for (const Power& power : row.power) {
+      if (!counts || power.missed <= power.most_missed) continue;
+      problems.push_back(fmt::format(
+          "{:g} % with {} processes: {} of {} intervals do not hold the ratio over all rounds, "
+          "alpha {:g} allows {}",
+          100 * power.share, row.processes, power.missed, row.splits, calibration.alpha,
+          power.most_missed));
+    }
   }
   for (const WholeRatio& whole : calibration.whole) {
     if (!whole.ci) {

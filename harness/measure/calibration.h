@@ -40,6 +40,8 @@ struct Power {
   double seen = 0;      // share of comparisons whose interval lies below 1
   double slower = 0;    // share of comparisons with the verdict SLOWER
   double rescaled = 0;  // as `seen`, with a copy's times multiplied by 1 + share
+  // Not stored: comparisons whose interval does not hold the ratio over all rounds, and how many may.
+  int missed = 0, most_missed = 0;
 };
 
 constexpr std::string_view struct_name(Tag<Power>) { return "power"; }

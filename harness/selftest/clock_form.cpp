@@ -11,7 +11,7 @@ ClockForm clock_form(bool whole, bool cuda) {
   constexpr int kLeast = 10;
   constexpr double kHard = 300;
   if (!whole) return {kLeast, 15, 15, kHard, 0};
-  return {cuda ? kPowerRounds : 30, kPowerRounds, 100, kHard, 10};
+  return {cuda ? kPowerRounds : 30, kPowerRounds, 100, kHard, 20};
 }
 
 bool takes_more_rounds(const ClockForm& form, int rounds, double seconds, bool told_apart) {

@@ -7,6 +7,7 @@
 #include "harness/measure/calibration.h"
 #include "references/base/error.h"
 #include "tests/support/catch2.h"
+#include "tests/support/recorded_processes.h"
 
 using namespace mkbench;
 
@@ -115,6 +116,8 @@ TEST_CASE("a comparison that sees differences where there are none is refused") 
         })}) {
     const Calibration found = calibrate(rounds, eager, kConfidence, 1);
     CHECK(any_holds(calibration_problems(found), "intervals do not hold 1, alpha 0.05 allows 21"));
+    CHECK(
+        any_holds(calibration_problems(found), "intervals do not hold the ratio over all rounds"));
     CHECK(any_holds(calibration_problems(found), "A/A with 5 processes"));
   }
 }
@@ -135,6 +138,14 @@ TEST_CASE("what alpha allows is allowed to the last interval, verdict and share"
       for (CalibrationRow& row : other.rows) row.power[0].*share = seen;
       CHECK((processes_that_see(other, 0.01) > 0) == (seen == kWantedPower));
     }
+  }
+  for (const int more : {0, 1}) {
+    Calibration missing = found;
+    Power& power = missing.rows[1].power[0];
+    power.missed = power.most_missed + more;
+    CHECK(any_holds(calibration_problems(missing), "1 % with 5 processes: ") == (more > 0));
+    missing.rows[0].power[0].missed = 200;  // three processes may be too few
+    CHECK(any_holds(calibration_problems(missing), "1 % with 3 processes: ") == false);
   }
   Calibration whole = found;
   for (const auto& [beside, problems] : {std::pair(0.9, 0), std::pair(1.1, 1)}) {
@@ -238,6 +249,34 @@ TEST_CASE("the number of processes that see a share") {
   Calibration doubted = quiet;
   doubted.rows[0].excluding_one = 60;
   CHECK(processes_that_see(doubted, 0.05) == 5);
+}
+
+// Of 200 comparisons of five processes drawn from those of a card: how many intervals do not hold
+// the speed-up `wanted`, and how many lie below 1. The baseline is the same in all of them, so an
+// engine's place in the list would show.
+std::pair<int, int> missed_and_slower(double testing::SpeedupsOfProcess::*of, double wanted) {
+  int missed = 0, slower = 0;
+  const int all = static_cast<int>(testing::kSpeedupsOnCard.size());
+  for (const std::vector<int>& order : block_orders(all, kCalibrationSplits, true, 20261129)) {
+    std::vector<PairedBlocks> pairs;
+    for (size_t i = 0; i < 5; ++i)
+      pairs.push_back({{testing::kSpeedupsOnCard.at(static_cast<size_t>(order[i])).*of}, {1}});
+    const Interval ci = compare_processes(pairs, kConfidence).ci.value();
+    missed += wanted < ci.low || wanted > ci.high;
+    slower += ci.high < 1;
+  }
+  return {missed, slower};
+}
+
+TEST_CASE("intervals of processes in drawn orders hold two copies' 1, and a planted 1 %") {
+  const int allowed = most_missed(static_cast<int>(testing::kSpeedupsOnCard.size()), 5,
+                                  kCalibrationSplits, kConfidence);
+  CHECK(missed_and_slower(&testing::SpeedupsOfProcess::sound_copy, 1).first <= allowed);
+  const auto [missed, slower] = missed_and_slower(&testing::SpeedupsOfProcess::slow_1, 1 / 1.01);
+  CHECK(missed <= allowed);
+  CHECK(slower == kCalibrationSplits);
+  // Two copies whose second one were 0.3 % slower, as engines at the end of a list once were.
+  CHECK(missed_and_slower(&testing::SpeedupsOfProcess::sound_copy, 1.003).first > allowed);
 }
 
 TEST_CASE("a slow library may be in some of the rounds") {

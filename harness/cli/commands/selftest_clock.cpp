@@ -30,9 +30,7 @@ constexpr char kCopiesRow[] = "A/A";
 
 static_assert(kUsualProcesses == kGpuProcesses);
 
-// End-to-end A/A runs: the least number of processes of each copy (verdicts may need more), and the
-// number of blocks of each process.
-constexpr int kLiveOnCpu = 5, kLiveOnCuda = 3, kLiveBlocks = 8;
+constexpr int kLiveBlocks = 8;  // of each process of an end-to-end A/A run
 
 // Blocks of some milliseconds, more of them than on a card: a busy CPU's times scatter far more.
 constexpr RecordPlan kOnCpu = {.tokens = 32, .blocks = 24, .warmup = 4, .seed = kSeed};
@@ -94,10 +92,11 @@ class ClockLane {
   void record() {
     SelftestCases::Planned planned = cases_.plan(paths_, 1, {});
     std::erase_if(planned.job.engines, [](const CaseEngine& e) { return !e.candidate; });
+    Hosts hosts(cases_.invocation().start_host, planned.timeout_s);
     const double begin = steady_seconds();
     bool apart = false;
     while (takes_more_rounds(form_, rounds(), seconds_, apart)) {
-      for (int i = 0; i < kRoundsOfStep; ++i) record_round(planned);
+      for (int i = 0; i < kRoundsOfStep; ++i) record_round(planned.job, hosts);
       seconds_ = steady_seconds() - begin;
       if (rounds() < form_.least_rounds) continue;
       result_ = calibrate(rounds_, compare_processes, kConfidence, kSeed);
@@ -109,9 +108,8 @@ class ClockLane {
 
   int rounds() const { return static_cast<int>(rounds_.size()); }
 
-  void record_round(const SelftestCases::Planned& planned) {
+  void record_round(CaseJob job, Hosts& hosts) {
     if (interrupt_count() > 0) throw Interrupted{};
-    CaseJob job = planned.job;
     const bool larger = rounds_.size() % (cases_.cuda() ? kEveryOnCuda : kEveryOnCpu) == 0;
     std::vector<size_t> taken;
     for (size_t i = 0; i < libraries_.size(); ++i) {
@@ -120,7 +118,6 @@ class ClockLane {
       else
         std::erase_if(job.engines, [&](const CaseEngine& e) { return e.name == paths_[i]; });
     }
-    Hosts hosts(cases_.invocation().start_host, planned.timeout_s);
     RecordPlan plan = plan_of();
     plan.seed += rounds_.size();
     const auto times = record_blocks(job, HostServices(job, hosts), plan);
@@ -187,7 +184,7 @@ class ClockLane {
     fmt::print("{:>9} {:>10} {:>8} {:>12} {:>7} {:>15} {:>7}", "processes", "half-width", "margin",
                "misses of 1", "allowed", "FASTER, SLOWER", "trusted");
     for (const SlowLibrary& slow : kSlowLibraries)
-      fmt::print(" {:>24}", fmt::format("{} seen/SLOWER/resc.", percent(slow.share)));
+      fmt::print(" {:>31}", fmt::format("{} seen/SLOWER/resc./missed", percent(slow.share)));
     fmt::print("\n");
     for (const CalibrationRow& row : result_.rows) {
       fmt::print("{:>9} {:>10} {:>8} {:>12} {:>7} {:>15} {:>7}", row.processes,
@@ -195,8 +192,8 @@ class ClockLane {
                  fmt::format("{} of {}", row.excluding_one, row.splits), row.most_allowed,
                  row.faster_or_slower, row_problem(row, result_.alpha).empty() ? "yes" : "no");
       for (const Power& power : row.power)
-        fmt::print(" {:>24}",
-                   fmt::format("{:.2f}/{:.2f}/{:.2f}", power.seen, power.slower, power.rescaled));
+        fmt::print(" {:>31}", fmt::format("{:.2f}/{:.2f}/{:.2f}/{} of {}", power.seen, power.slower,
+                                          power.rescaled, power.missed, row.splits));
       fmt::print("\n");
     }
   }
@@ -268,15 +265,14 @@ class ClockLane {
   // Judges and times two copies as candidates of complete runs.
   void run_live() {
     const std::vector<std::string> pair = {paths_[0], paths_[1]};
-    const int processes = std::max(cases_.cuda() ? kLiveOnCuda : kLiveOnCpu,
-                                   std::min(least_trusted(result_), kUsualProcesses));
     const std::vector<std::string> arguments = {"--n-gen", std::to_string(plan_of().tokens),
                                                 "--blocks",
-                                                std::to_string(kLiveBlocks * processes)};
-    SelftestCases::Planned planned = cases_.plan(pair, processes, arguments);
-    const SpeedMargin margin = margin_of(result_, processes, "this A/A");
+                                                std::to_string(kLiveBlocks * kUsualProcesses)};
+    SelftestCases::Planned planned = cases_.plan(pair, kUsualProcesses, arguments);
+    const SpeedMargin margin = margin_of(result_, kUsualProcesses, "this A/A");
     for (; live_ < form_.live; ++live_) {
       if (interrupt_count() > 0) throw Interrupted{};
+      ++planned.job.prompt_seed;  // as in any other run, the engines are opened in another order
       const CaseReport report = cases_.run(planned, margin);
       if (!planned.job.judged) planned.job.judged = parity_memo(report);
       const ComparisonReport& comparison = comparison_of(report, pair);
@@ -288,8 +284,9 @@ class ClockLane {
       live_excluding_one_ += comparison.ci->low > 1 || comparison.ci->high < 1;
       live_wrong_ += comparison.verdict == "FASTER" || comparison.verdict == "SLOWER";
       if (!cases_.settings().quiet)
-        fmt::print(stderr, "mkbench: clock: live A/A {} of {}: {}\n", live_ + 1, form_.live,
-                   comparison.verdict);
+        fmt::print(stderr, "mkbench: clock: live A/A {} of {}: {:.4f} [{:.4f}, {:.4f}], {}\n",
+                   live_ + 1, form_.live, *comparison.speedup.value, comparison.ci->low,
+                   comparison.ci->high, comparison.verdict);
     }
     const int most = most_by_chance(live_, 1 - kConfidence);
     if (live_problem_.empty() && std::max(live_excluding_one_, live_wrong_) > most)
