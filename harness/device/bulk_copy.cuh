@@ -36,8 +36,8 @@ __device__ __forceinline__ void barrier_expect_bytes(uint64_t* barrier, uint32_t
 __device__ __forceinline__ void bulk_copy_to_shared(void* to, const void* from, uint32_t bytes,
                                                     uint64_t* barrier) {
   asm volatile(
-      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
-          "r"(shared_address(to)),
+      "cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+          shared_address(to)),
       "l"(__cvta_generic_to_global(from)), "r"(bytes), "r"(shared_address(barrier))
       : "memory");
 }
