@@ -1,6 +1,7 @@
 #include "harness/flow/timeline.h"
 
 #include "harness/flow/repeated_decode.h"
+#include "harness/report/timeline_text.h"
 
 namespace mkbench {
 namespace {
@@ -14,7 +15,7 @@ struct DecodeTime {
 DecodeTime nearest_time(const DecodeTimes& times, double harness_ms) {
   if (times.device_ms > 0) return {times.device_ms, "the kernel's own clock"};
   if (times.event_ms > 0) return {times.event_ms, "CUDA events around the launch"};
-  return {harness_ms, "the harness's clock around the call"};
+  return {harness_ms, kClockOfCall};
 }
 
 DecodeTime timed_decode(RepeatedDecode& repeated, const FlowServices& services) {

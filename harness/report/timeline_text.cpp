@@ -144,6 +144,8 @@ std::string cost_line(const ObserverCost& cost) {
       100 * cost.share(), median_of(cost.with_ms), median_of(cost.without_ms), cost.with_ms.size(),
       cost.without_ms.size(), cost.clock);
   if (cost.share() <= kMostObserverCost) return line;
+  if (cost.clock == kClockOfCall)
+    return line + ": the call hands the spans over too, so this does not tell what recording moves";
   return fmt::format("{}: over {:.0f} %, so the recording itself moves what it shows", line,
                      100 * kMostObserverCost);
 }

@@ -8,6 +8,10 @@
 
 namespace mkbench {
 
+// The clock of an engine that tells no time of its own. What it measures of a library's recorded
+// decode includes that the library hands its spans over.
+inline constexpr char kClockOfCall[] = "the harness's clock around the call";
+
 // The cost of recording: the same decode with and without it, alternately.
 struct ObserverCost {
   std::vector<double> without_ms, with_ms;  // how long each decode took

@@ -175,6 +175,9 @@ TEST_CASE("what the report says of the hand-made timeline", "[timeline]") {
   report.cost.with_ms = {1.03};
   CHECK(cost_line(report.cost).find("over 2 %, so the recording itself moves what it shows") !=
         std::string::npos);
+  report.cost.clock = kClockOfCall;
+  CHECK(cost_line(report.cost).find("around the call): the call hands the spans over too") !=
+        std::string::npos);
 }
 
 TEST_CASE("a trace holds a process a block and the tokens as frames", "[timeline]") {
