@@ -9,6 +9,7 @@
 #include "harness/archive/builds.h"
 #include "harness/archive/collector.h"
 #include "harness/archive/recompute.h"
+#include "harness/report/print_stderr.h"
 #include "harness/report/render.h"
 #include "harness/settings/values.h"
 #include "references/base/error.h"
@@ -93,9 +94,9 @@ std::optional<VersionGate> RunBaselines::gate(const Report& report, const fs::pa
 
 // Standard output holds one document, to which the result can be added only if it is Markdown.
 void RunBaselines::print(const VersionGate& gate) const {
-  std::FILE* out = on_stdout_ ? stdout : stderr;
-  fmt::print(out, "\n{}", render_gate(gate));
-  std::fflush(out);
+  if (!on_stdout_) return print_stderr("\n{}", render_gate(gate));
+  fmt::print("\n{}", render_gate(gate));
+  std::fflush(stdout);
 }
 
 void RunBaselines::save(const fs::path& folder, const Say& say) const {

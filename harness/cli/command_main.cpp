@@ -15,6 +15,7 @@
 #include "harness/device/process_tree.h"
 #include "harness/flow/interrupt.h"
 #include "harness/report/known_errors.h"
+#include "harness/report/print_stderr.h"
 #include "harness/report/verdict.h"
 #include "references/base/data_root.h"
 #include "references/base/error.h"
@@ -55,7 +56,7 @@ void open_standard_streams() {
 int after_output(int status) {
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;
   if (status != 0) return status;  // the command has reported a failure
-  fmt::print(stderr, "mkbench: error: cannot write to standard output: {}\n", std::strerror(errno));
+  print_stderr("mkbench: error: cannot write to standard output: {}\n", std::strerror(errno));
   return exit_code(Verdict::kRuntimeError);
 }
 
@@ -70,7 +71,7 @@ int run_command_line(const std::vector<std::string>& argv, const StartHosts& sta
   }
   const CommandSettings& settings = *parsed.settings;
   for (const std::string& warning : parsed.warnings)
-    fmt::print(stderr, "mkbench: warning: {}\n", warning);
+    print_stderr("mkbench: warning: {}\n", warning);
   if (settings.in_process && !in_process) become_all(argv);
   open_standard_streams();
   install_interrupt_handlers();
@@ -90,12 +91,12 @@ int command_main(const std::vector<std::string>& argv, const StartHosts& start_h
   } catch (const Interrupted&) {
     return exit_code(Verdict::kInterrupted);
   } catch (const Error& error) {
-    fmt::print(stderr, "mkbench: error: {}\n", error.what());
+    print_stderr("mkbench: error: {}\n", error.what());
     for (const std::string& advice : advice_lines({error.what()}))
-      fmt::print(stderr, "mkbench: {}\n", advice);
+      print_stderr("mkbench: {}\n", advice);
     return exit_code(verdict_of(error.kind()));
   } catch (const std::exception& error) {
-    fmt::print(stderr, "mkbench: error: {}\n", error.what());
+    print_stderr("mkbench: error: {}\n", error.what());
     return exit_code(Verdict::kRuntimeError);
   }
 }

@@ -10,6 +10,7 @@
 #include "harness/engines/registry.h"
 #include "harness/flow/replication.h"
 #include "harness/measure/sample.h"
+#include "harness/report/print_stderr.h"
 #include "references/base/error.h"
 #include "references/config.h"
 #include "references/model_row.h"
@@ -244,9 +245,9 @@ RunPlan plan_run(const PlanSettings& settings, const MachineProbe& probe) {
 }
 
 void tell_plan(const RunPlan& plan) {
-  for (const std::string& text : plan.warnings) fmt::print(stderr, "mkbench: warning: {}\n", text);
-  for (const std::string& text : plan.notes) fmt::print(stderr, "mkbench: {}\n", text);
-  if (!plan.banner.empty()) fmt::print(stderr, "mkbench: *** {} ***\n", plan.banner);
+  for (const std::string& text : plan.warnings) print_stderr("mkbench: warning: {}\n", text);
+  for (const std::string& text : plan.notes) print_stderr("mkbench: {}\n", text);
+  if (!plan.banner.empty()) print_stderr("mkbench: *** {} ***\n", plan.banner);
 }
 
 }  // namespace mkbench

@@ -7,6 +7,8 @@
 #include <cctype>
 #include <cstdio>
 
+#include "harness/report/print_stderr.h"
+
 namespace mkbench {
 namespace {
 
@@ -47,7 +49,7 @@ void ProgressDisplay::show(const StageProgress& now) {
   if (terminal_) {
     if (now.total) text += " " + bar(now.done.value_or(0), *now.total);
     if (now.position) text += fmt::format(" position {}", *now.position);
-    fmt::print(stderr, "\r\033[K{}", text);
+    print_stderr("\r\033[K{}", text);
     std::fflush(stderr);
     bar_shown_ = true;
     return;
@@ -57,13 +59,13 @@ void ProgressDisplay::show(const StageProgress& now) {
   const bool due = clock - last_line_ > kQuietBetweenLines;
   if (!(verbose_ && new_stage) && !due) return;
   if (now.total) text += fmt::format(" {}/{}", now.done.value_or(0), *now.total);
-  fmt::print(stderr, "mkbench: {}\n", text);
+  print_stderr("mkbench: {}\n", text);
   last_stage_ = stage;
   last_line_ = clock;
 }
 
 void ProgressDisplay::clear() {
-  if (bar_shown_) fmt::print(stderr, "\r\033[K");
+  if (bar_shown_) print_stderr("\r\033[K");
   bar_shown_ = false;
 }
 

@@ -11,6 +11,7 @@
 #include "harness/flow/interrupt.h"
 #include "harness/hosts/host_services.h"
 #include "harness/hosts/machine.h"
+#include "harness/report/print_stderr.h"
 #include "harness/report/render.h"
 #include "harness/report/verdict.h"
 #include "references/base/data_root.h"
@@ -71,7 +72,7 @@ void look_at_python(const DoctorSettings& settings, DoctorInputs& inputs, Doctor
   const std::string script = (data_root() / "scripts" / "doctor_python.py").string();
   if (settings.python != kNoPython) {
     const std::string asked = settings.python.empty() ? own : settings.python;
-    if (!settings.quiet) fmt::print(stderr, "mkbench: looking at the packages of {}\n", asked);
+    if (!settings.quiet) print_stderr("mkbench: looking at the packages of {}\n", asked);
     report.python = ask_python(asked, script, inputs.gpu);
   }
   if (!inputs.torch_problem.empty() || !inputs.torch_architectures.empty()) return;

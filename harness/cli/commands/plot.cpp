@@ -8,6 +8,7 @@
 #include "harness/archive/recompute.h"
 #include "harness/cli/command_line.h"
 #include "harness/cli/python_script.h"
+#include "harness/report/print_stderr.h"
 #include "harness/report/verdict.h"
 #include "references/base/error.h"
 
@@ -98,7 +99,7 @@ int plot_command(const PlotSettings& settings, const Invocation&) {
   if (status < 0) throw Error(ErrorKind::kRuntime, "mkbench plot: " + why_none);
   if (status == 0) {
     if (draw(kPage, reports, out / kPageName, why_none) != 0)
-      fmt::print(stderr, "mkbench: warning: {}\n", why_none);
+      print_stderr("mkbench: warning: {}\n", why_none);
     fmt::print("{}\n", out.string());
   }
   constexpr int kBadReport = 2, kNothingToPlot = 3;  // exit codes of the script

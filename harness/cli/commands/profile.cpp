@@ -21,6 +21,7 @@
 #include "harness/hosts/machine.h"
 #include "harness/measure/kernel_figures.h"
 #include "harness/report/known_errors.h"
+#include "harness/report/print_stderr.h"
 #include "harness/report/render.h"
 #include "harness/report/report.h"
 #include "references/base/error.h"
@@ -161,9 +162,9 @@ void print_profiled(const Profiled& one, bool asked_tokens) {
   for (const std::string& line : one.figures) fmt::print("  {}\n", line);
   std::fflush(stdout);
   if (one.problem.empty()) return;
-  fmt::print(stderr, "mkbench: error: profile: {}: {}\n", one.engine, one.problem);
+  print_stderr("mkbench: error: profile: {}: {}\n", one.engine, one.problem);
   for (const std::string& advice : advice_lines({one.problem}))
-    fmt::print(stderr, "mkbench: {}\n", advice);
+    print_stderr("mkbench: {}\n", advice);
 }
 
 nlohmann::json json_of(const Profiled& one) {
@@ -328,8 +329,8 @@ int profile_command(const ProfileSettings& settings, const Invocation& invocatio
                    .engine = engine.asked,
                    .run = nsight_run(settings, program, job, engine, folder)};
       if (!settings.quiet)
-        fmt::print(stderr, "mkbench: {} runs around the process of {}\n", tool_name(*settings.tool),
-                   engine.asked);
+        print_stderr("mkbench: {} runs around the process of {}\n", tool_name(*settings.tool),
+                     engine.asked);
       run_under_tool(settings, engine, one);
       if (one.problem.empty() && one.run.tool == ProfileTool::kNcu)
         read_figures(probe.pin_gb_per_s, one);

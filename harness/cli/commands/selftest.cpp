@@ -12,6 +12,7 @@
 #include "harness/cli/commands/selftest_case.h"
 #include "harness/flow/interrupt.h"
 #include "harness/hosts/machine.h"
+#include "harness/report/print_stderr.h"
 #include "harness/report/verdict.h"
 #include "harness/selftest/fault_table.h"
 #include "harness/selftest/lanes.h"
@@ -107,7 +108,7 @@ class Lanes {
     results_[index] = {std::move(outcome), std::move(text)};
     ++done_;
     if (!settings_.quiet && (settings_.verbose || done_ % kLanesOfProgress == 0)) {
-      fmt::print(stderr, "mkbench: {} of {} lanes\n", done_, lanes_.size());
+      print_stderr("mkbench: {} of {} lanes\n", done_, lanes_.size());
     }
   }
 
@@ -173,7 +174,7 @@ std::vector<FaultLane> planned_lanes(const SelftestSettings& settings, const Mac
     const auto obstacle = probe.ring_obstacles.find(model);
     const bool ring = obstacle != probe.ring_obstacles.end() && obstacle->second.empty();
     if (probe.usable && !ring && obstacle != probe.ring_obstacles.end())
-      fmt::print(stderr, "mkbench: {}: no faults planted in ring: {}\n", model, obstacle->second);
+      print_stderr("mkbench: {}: no faults planted in ring: {}\n", model, obstacle->second);
     const std::vector<FaultLane> of_model = shape_lanes(model, probe.usable, ring);
     lanes.insert(lanes.end(), of_model.begin(), of_model.end());
   }

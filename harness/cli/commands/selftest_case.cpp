@@ -14,6 +14,7 @@
 #include "harness/flow/interrupt.h"
 #include "harness/hosts/host_services.h"
 #include "harness/judge/conclude.h"
+#include "harness/report/print_stderr.h"
 #include "references/base/data_root.h"
 #include "references/base/error.h"
 
@@ -73,7 +74,7 @@ CaseReport SelftestCases::run(const Planned& planned, const SpeedMargin& margin)
   CaseReport& report = collector.report();
   aggregate(report, job.confidence, job.seed, job.random_order, margin);
   for (const std::string& reason : report.reasons)
-    fmt::print(stderr, "mkbench: {}: {}\n", report.name, reason);
+    print_stderr("mkbench: {}: {}\n", report.name, reason);
   return std::move(report);
 }
 

@@ -16,6 +16,7 @@
 #include "harness/flow/replication.h"
 #include "harness/hosts/host_services.h"
 #include "harness/judge/budget.h"
+#include "harness/report/print_stderr.h"
 #include "harness/selftest/clock_form.h"
 #include "harness/wire/build_id.h"
 #include "references/base/error.h"
@@ -125,8 +126,8 @@ class ClockLane {
     for (const size_t i : taken) round[libraries_[i]] = times.at(paths_[i]);
     rounds_.push_back(std::move(round));
     if (!cases_.settings().quiet)
-      fmt::print(stderr, "mkbench: clock: {} rounds, {} processes in the last one\n",
-                 rounds_.size(), taken.size());
+      print_stderr("mkbench: clock: {} rounds, {} processes in the last one\n", rounds_.size(),
+                   taken.size());
   }
 
   // The slow-down's verdict over all rounds.
@@ -284,9 +285,9 @@ class ClockLane {
       live_excluding_one_ += comparison.ci->low > 1 || comparison.ci->high < 1;
       live_wrong_ += comparison.verdict == "FASTER" || comparison.verdict == "SLOWER";
       if (!cases_.settings().quiet)
-        fmt::print(stderr, "mkbench: clock: live A/A {} of {}: {:.4f} [{:.4f}, {:.4f}], {}\n",
-                   live_ + 1, form_.live, *comparison.speedup.value, comparison.ci->low,
-                   comparison.ci->high, comparison.verdict);
+        print_stderr("mkbench: clock: live A/A {} of {}: {:.4f} [{:.4f}, {:.4f}], {}\n", live_ + 1,
+                     form_.live, *comparison.speedup.value, comparison.ci->low, comparison.ci->high,
+                     comparison.verdict);
     }
     const int most = most_by_chance(live_, 1 - kConfidence);
     if (live_problem_.empty() && std::max(live_excluding_one_, live_wrong_) > most)

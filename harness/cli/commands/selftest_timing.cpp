@@ -14,6 +14,7 @@
 #include "harness/cli/plan.h"
 #include "harness/flow/interrupt.h"
 #include "harness/hosts/machine.h"
+#include "harness/report/print_stderr.h"
 #include "harness/selftest/timing_faults.h"
 #include "references/base/error.h"
 
@@ -80,7 +81,7 @@ class TimingLanes {
     SelftestCases::Planned planned = cases_.plan(paths, info.processes, arguments);
     planned.job.observed = info.run == TimingRun::kObserved;
     if (!cases_.settings().quiet)
-      fmt::print(stderr, "mkbench: {}: {} libraries\n", case_name(planned.job), libraries.size());
+      print_stderr("mkbench: {}: {} libraries\n", case_name(planned.job), libraries.size());
     const CaseReport report = cases_.run(planned);
     Outcomes outcomes;
     for (size_t i = 0; i < libraries.size(); ++i)

@@ -17,6 +17,7 @@
 #include "harness/hosts/machine.h"
 #include "harness/hosts/post_mortem.h"
 #include "harness/report/known_errors.h"
+#include "harness/report/print_stderr.h"
 #include "harness/report/render.h"
 #include "harness/wire/build_id.h"
 #include "references/base/json_strict.h"
@@ -245,8 +246,9 @@ class SoakRun {
   int finish(const SoakReport& report) {
     progress_.clear();
     const std::string text = render_soak(report);
-    write_text(folder_ / kText, text);
     fmt::print("{}", settings_.format == "json" ? dump_readable(soak_json(report)) + "\n" : text);
+    std::fflush(stdout);
+    write_text(folder_ / kText, text);
     if (report.verdict == Verdict::kInterrupted || report.verdict == Verdict::kIncomplete)
       say(fmt::format("to go on: mkbench soak --resume {}", folder_.string()));
     std::vector<std::string> reasons;
@@ -257,7 +259,7 @@ class SoakRun {
 
   void say(const std::string& text) {
     progress_.clear();
-    fmt::print(stderr, "mkbench: {}\n", text);
+    print_stderr("mkbench: {}\n", text);
   }
 
   SoakSettings settings_;

@@ -14,6 +14,7 @@
 #include "harness/cli/run_settings.h"
 #include "harness/hosts/host_services.h"
 #include "harness/report/known_errors.h"
+#include "harness/report/print_stderr.h"
 #include "harness/report/render.h"
 #include "harness/report/report.h"
 #include "harness/report/timeline_svg.h"
@@ -82,9 +83,9 @@ void record_one(const ProfileSettings& settings, const Invocation& invocation,
 
 void print_recorded(const Recorded& one, const fs::path& folder) {
   if (!one.problem.empty()) {
-    fmt::print(stderr, "mkbench: error: profile: {}: {}\n", one.engine, one.problem);
+    print_stderr("mkbench: error: profile: {}: {}\n", one.engine, one.problem);
     for (const std::string& advice : advice_lines({one.problem}))
-      fmt::print(stderr, "mkbench: {}\n", advice);
+      print_stderr("mkbench: {}\n", advice);
     return;
   }
   fmt::print("{}: {}, the kernel recorded what its blocks do\n", title_of(one),

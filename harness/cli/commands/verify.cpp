@@ -6,6 +6,7 @@
 
 #include "harness/archive/recompute.h"
 #include "harness/report/junit.h"
+#include "harness/report/print_stderr.h"
 #include "references/base/error.h"
 #include "references/base/json_fields.h"
 #include "references/base/json_strict.h"
@@ -65,8 +66,8 @@ int verify_report(const CommandSettings& settings, const fs::path& file) {
   }
   same_failed_steps(report, folder, missing, differences);
   if (!missing.empty() && !settings.quiet) {
-    fmt::print(stderr, "mkbench: not beside {}, and not compared: {}\n", file.string(),
-               fmt::join(missing, ", "));
+    print_stderr("mkbench: not beside {}, and not compared: {}\n", file.string(),
+                 fmt::join(missing, ", "));
   }
   int64_t samples = 0;
   for (const CaseReport& c : report.cases) {
