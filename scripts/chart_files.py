@@ -7,6 +7,7 @@ import re
 import sys
 
 import page_charts
+import whole_file
 
 STYLE = pathlib.Path(__file__).resolve().parent / "page" / "report.css"
 FONT = "Liberation Sans, Arial, sans-serif"  # vl-convert holds the first, so a PNG looks alike on every machine
@@ -62,7 +63,8 @@ def plain(node):
 
 def write(program: str, specs: dict, out: pathlib.Path, later: str) -> int:
     """Writes DIR/NAME.svg and .png for each name of specs and prints the paths. Equal reports give equal bytes. Returns
-    the exit status: 1 without vl-convert, where one line says so and names `later`, the command that draws them."""
+    the exit status: 1 without vl-convert or where a file cannot be written, and then one line says so and names `later`,
+    the command that draws them."""
     try:
         import vl_convert
     except ImportError as error:
@@ -76,6 +78,10 @@ def write(program: str, specs: dict, out: pathlib.Path, later: str) -> int:
                                          config=config())
         for path, drawn in ((out / f"{stem}.svg", f'<?xml version="1.0" encoding="utf-8"?>\n{svg}\n'.encode()),
                             (out / f"{stem}.png", vl_convert.svg_to_png(svg, scale=PNG_SCALE))):
-            path.write_bytes(drawn)
+            try:
+                whole_file.put(path, drawn)
+            except OSError as error:
+                print(f"{program}: {path}: {error.strerror}; once that is mended, run `{later}`", file=sys.stderr)
+                return 1
             print(path)
     return 0

@@ -116,7 +116,10 @@ def main() -> int:
     except BadHistory as error:
         print(f"history: {error}", file=sys.stderr)
         return 2
-    except (sqlite3.Error, OSError) as error:
+    except (sqlite3.OperationalError, OSError) as error:  # a full disk, no permission
+        print(f"history: {arguments.database}: {error}", file=sys.stderr)
+        return 1
+    except sqlite3.Error as error:
         print(f"history: {arguments.database}: {error}", file=sys.stderr)
         return 2
     if not arguments.plot:

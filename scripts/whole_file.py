@@ -5,12 +5,13 @@ import pathlib
 import tempfile
 
 
-def put(path: pathlib.Path, text: str) -> None:
-    """Writes a file with `text`, in place of an older one."""
-    with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, prefix=f".{path.name}", delete=False) as file:
+def put(path: pathlib.Path, content: str | bytes) -> None:
+    """Writes a file with `content`, in place of an older one."""
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}", delete=False) as file:
         try:
-            file.write(text)
-            file.close()
+            file.write(content.encode() if isinstance(content, str) else content)
+            file.flush()
+            os.fsync(file.fileno())
             os.chmod(file.name, 0o644)
             os.replace(file.name, path)
         except BaseException:

@@ -46,7 +46,11 @@ Resumption::Resumption(const std::string& folder, const std::string& out,
     refuse("DIR", fs::exists(folder_) ? "a file" : "nothing", "the folder of an interrupted run");
   }
   const fs::path file = folder_ / "report.json";
-  if (!fs::exists(file)) refuse("report.json", "nothing", "the report of an interrupted run");
+  if (!fs::exists(file)) {
+    refuse("report.json", "nothing",
+           "the report of an interrupted run (one that was killed before its first report has "
+           "measured nothing: start it again)");
+  }
   before_ = read_sound_report(file, "--resume " + folder);
   for (int i = 1; kept_name_.empty() || fs::exists(folder_ / kept_name_); ++i)
     kept_name_ = fmt::format("report.{}.json", i);
@@ -81,6 +85,8 @@ void Resumption::check_files(const std::vector<std::string>& engines) const {
 
 void Resumption::check_same(const json& environment, const std::vector<CaseJob>& jobs,
                             const LoadWeights& load) const {
+  // A run that was interrupted before it had looked at its machine has measured nothing there.
+  if (!before_.environment.contains("device")) return;
   const std::vector<std::vector<const char*>> kMachine = {
       {"device"}, {"cpu", "name"}, {"gpu", "uuid"}, {"gpu", "driver"}, {"libtorch", "version"}};
   for (const std::vector<const char*>& path : kMachine) {
@@ -163,7 +169,11 @@ void Resumption::keep_old(const fs::path& folder) const {
   const auto copy = [&](const fs::path& from, const fs::path& to) {
     if (error) return;
     copying = from;
-    fs::copy_file(from, to, fs::copy_options::none, error);
+    const fs::path partial = to.string() + std::string(kPartialEnding);
+    fs::copy_file(from, partial, fs::copy_options::overwrite_existing, error);
+    if (!error) return fs::rename(partial, to, error);
+    std::error_code ignored;
+    fs::remove(partial, ignored);
   };
   if (in_place()) {
     copy(folder_ / "report.json", folder_ / kept_name_);

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <sys/file.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <ctime>
 
@@ -23,6 +24,17 @@ std::string write_traceback(const fs::path& folder, const std::string& engine,
   for (int i = 2; fs::exists(folder / name); ++i) name = fmt::format("{}-{}.txt", stem, i);
   write_text(folder / name, traceback);
   return name;
+}
+
+// True for a folder without files. What a run leaves that was killed while it wrote its first report
+// does not count.
+bool holds_nothing(const fs::path& folder) {
+  std::error_code error;
+  const auto partial = [](const fs::directory_entry& entry) {
+    return entry.path().filename() == "report.json" + std::string(kPartialEnding);
+  };
+  const fs::directory_iterator entries(folder, error);
+  return !error && std::all_of(begin(entries), end(entries), partial);
 }
 
 }  // namespace
@@ -62,7 +74,7 @@ fs::path make_output_folder(const std::string& asked) {
                 fmt::format("--out {}: {}", folder.string(), error.message()));
   }
   lock_folder(folder, "--out");
-  if (!fs::is_directory(folder) || !fs::is_empty(folder, error)) {
+  if (!holds_nothing(folder)) {
     throw Error(ErrorKind::kBadInput,
                 fmt::format("--out {}: is there already and not an empty folder; reports are never "
                             "overwritten",

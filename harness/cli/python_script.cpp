@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -30,8 +32,10 @@ int open_text(const std::string& text) {
   return file;
 }
 
-// In the child: redirects standard input and output, then runs the program.
-[[noreturn]] void become(char* const* words, int input, int output) {
+// In the child: redirects standard input and output, then runs the program, which ends with `parent`.
+[[noreturn]] void become(pid_t parent, char* const* words, int input, int output) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) _exit(127);  // it died before prctl()
   if (input >= 0) dup2(input, STDIN_FILENO);
   if (output >= 0) dup2(output, STDOUT_FILENO);
   execvp(words[0], words);
@@ -85,7 +89,7 @@ int run_script(const PythonScript& script, std::string& problem) {
     return -1;
   }
   const int output = taken >= 0 ? taken : script.prints_result ? -1 : STDERR_FILENO;
-  const pid_t child = fork();
+  const pid_t parent = getpid(), child = fork();
   if (child < 0) {
     problem = fmt::format("fork: {}", std::strerror(errno));
     for (const int text : {input, taken}) {
@@ -93,7 +97,7 @@ int run_script(const PythonScript& script, std::string& problem) {
     }
     return -1;
   }
-  if (child == 0) become(words.data(), input, output);
+  if (child == 0) become(parent, words.data(), input, output);
   if (input >= 0) close(input);
   int status = 0;
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) continue;

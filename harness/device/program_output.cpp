@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -26,7 +27,9 @@ using ChildClock = std::chrono::steady_clock;
 constexpr int kAskMs = 100;
 constexpr double kFarewellSeconds = 1;  // for a program to end after its output, or after SIGTERM
 
-[[noreturn]] void become(char* const* words, int out, bool own_group) {
+[[noreturn]] void become(pid_t parent, char* const* words, int out, bool own_group) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) _exit(127);  // it died before prctl()
   if (own_group) setpgid(0, 0);
   const int nothing = open("/dev/null", O_RDWR);
   dup2(nothing, STDIN_FILENO);
@@ -82,8 +85,9 @@ ProgramOutput program_output(const std::vector<std::string>& command, const Outp
   ProgramOutput output;
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return output;
+  const pid_t parent = getpid();
   const pid_t child = fork_known();  // an ending host does not take it for its own
-  if (child == 0) become(words.data(), ends[1], limited);
+  if (child == 0) become(parent, words.data(), ends[1], limited);
   close(ends[1]);
   if (child > 0) {
     if (limited) setpgid(child, child);  // in child and parent, because either may run first

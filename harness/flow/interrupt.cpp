@@ -48,6 +48,7 @@ void install_interrupt_handlers() {
   sigaction(SIGHUP, nullptr, &hangup);
   if (hangup.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, nullptr);  // nohup ignores it
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);  // write() then fails at the limit of `ulimit -f`
   std::signal(SIGCHLD, SIG_DFL);  // an inherited SIG_IGN would keep waitpid() from reporting hosts
 }
 

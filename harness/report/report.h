@@ -430,7 +430,9 @@ void name_failed_steps(Report& report, const std::filesystem::path& folder);
 void write_failed_steps(const Report& report, const std::filesystem::path& folder);
 // Reads a file of write_failed_steps(). Throws Error(kBadInput) naming file and field.
 FailedStep read_failed_step(const std::filesystem::path& file);
-// Writes one file, whole or not at all. Throws Error(kRuntime) with errno's text.
+// Writes one file, whole or not at all: a process that is killed leaves at most the file's name with
+// this ending. Throws Error(kRuntime) with errno's text.
+inline constexpr std::string_view kPartialEnding = ".partial";
 void write_text(const std::filesystem::path& path, const std::string& text);
 
 }  // namespace mkbench

@@ -19,12 +19,21 @@ namespace fs = std::filesystem;
               fmt::format("report: cannot {} {}: {}", what, path.string(), std::strerror(errno)));
 }
 
-// Writes a file whole or not at all: under a temporary name, flushed to the disk, then renamed.
-void write_file(const fs::path& path, const void* data, size_t bytes) {
-  const fs::path temporary = path.string() + ".partial";
+// Flushes a folder's names to the disk, so that a renamed file is there after a loss of power. Not
+// every file system can do it.
+void flush_folder(const fs::path& folder) {
+  const int fd = ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return;
+  ::fsync(fd);
+  ::close(fd);
+}
+
+// Writes a file under a temporary name, flushes it to the disk and renames it.
+void replace_file(const fs::path& path, const fs::path& temporary, const std::string& text) {
+  const char* at = text.data();
+  size_t bytes = text.size();
   const int file = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (file < 0) fail(temporary, "create");
-  const char* at = static_cast<const char*>(data);
   while (bytes > 0) {
     const ssize_t written = ::write(file, at, bytes);
     if (written < 0 && errno == EINTR) continue;
@@ -35,8 +44,17 @@ void write_file(const fs::path& path, const void* data, size_t bytes) {
     at += written;
     bytes -= static_cast<size_t>(written);
   }
-  if (::fsync(file) != 0 || ::close(file) != 0) fail(temporary, "flush");
+  int flushed = 0;
+  do {
+    flushed = ::fsync(file);
+  } while (flushed != 0 && errno == EINTR);
+  const int reason = errno;
+  if (::close(file) != 0 || flushed != 0) {
+    if (flushed != 0) errno = reason;
+    fail(temporary, "flush");
+  }
   if (::rename(temporary.c_str(), path.c_str()) != 0) fail(path, "rename onto");
+  flush_folder(path.parent_path());
 }
 
 void make_folder(const fs::path& folder) {
@@ -51,7 +69,13 @@ void make_folder(const fs::path& folder) {
 }  // namespace
 
 void write_text(const fs::path& path, const std::string& text) {
-  write_file(path, text.data(), text.size());
+  const fs::path temporary = path.string() + std::string(kPartialEnding);
+  try {
+    replace_file(path, temporary, text);
+  } catch (const Error&) {
+    ::unlink(temporary.c_str());
+    throw;
+  }
 }
 
 void write_report(const Report& report, const fs::path& folder) {

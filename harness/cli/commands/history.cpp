@@ -19,6 +19,8 @@ namespace {
 
 using nlohmann::json;
 
+constexpr int kBadHistory = 2;  // exit code of the script
+
 std::string commit_of(const Report& report) {
   constexpr size_t kShown = 12;
   const std::string commit = json_text(report.meta, {"git_sha"}).substr(0, kShown);
@@ -63,8 +65,12 @@ void add_to_history(const Report& report, const std::filesystem::path& file,
   std::string problem;
   const int status = run_script(script, problem);
   if (status < 0) throw Error(ErrorKind::kRuntime, "history: " + problem);
-  if (status > 0)
-    throw Error(ErrorKind::kBadInput, fmt::format("history: {} was not added", file.string()));
+  if (status > 0) {
+    throw Error(
+        status == kBadHistory ? ErrorKind::kBadInput : ErrorKind::kRuntime,
+        fmt::format("history: {0} was not added; once that is mended: mkbench history add {0}",
+                    file.string()));
+  }
 }
 
 constexpr char kAdd[] = "add";
@@ -94,7 +100,7 @@ int show_history(const HistorySettings& settings) {
   std::string problem;
   const int status = run_script(script, problem);
   if (status < 0) throw Error(ErrorKind::kRuntime, "history: " + problem);
-  constexpr int kBadHistory = 2, kNothingToPlot = 3;  // exit codes of the script
+  constexpr int kNothingToPlot = 3;
   if (status == kBadHistory || status == kNothingToPlot) return exit_code(Verdict::kBadInput);
   return status;
 }

@@ -9,9 +9,12 @@
 #include <system_error>
 
 #include "harness/cli/progress.h"
+#include "harness/report/junit.h"
 #include "harness/report/known_errors.h"
+#include "harness/report/print_stderr.h"
 #include "harness/report/render.h"
 #include "harness/report/verdict.h"
+#include "references/base/error.h"
 
 namespace mkbench {
 namespace {
@@ -49,6 +52,40 @@ std::string print_results(const Report& report, const RunSettings& settings, boo
     return error.code().message();
   }
   return std::fflush(stdout) != 0 || std::ferror(stdout) != 0 ? std::strerror(errno) : "";
+}
+
+std::string loss_text(const std::string& unread, const std::string& unwritten,
+                      const RunSettings& settings, const std::filesystem::path& folder) {
+  if (unread.empty() && unwritten.empty()) return "";
+  if (unwritten.empty()) {
+    return fmt::format(
+        "cannot write the results to standard output: {}; the report is in "
+        "{}",
+        unread, folder.string());
+  }
+  // A comparison of builds is not resumed.
+  const bool goes_on = settings.builds.empty() && std::filesystem::exists(folder / "report.json");
+  const std::string cure = goes_on ? fmt::format("; once that is mended: mkbench {} --resume {}",
+                                                 settings.command, folder.string())
+                                   : "";
+  if (unread.empty()) {
+    return fmt::format("{}; the files in {} are not complete, the results are on standard output{}",
+                       unwritten, folder.string(), cure);
+  }
+  return fmt::format(
+      "cannot write the results to standard output: {}; the report is not written either: {}{}; "
+      "the results follow",
+      unread, unwritten, cure);
+}
+
+int write_junit(const Report& report, const std::string& path) {
+  try {
+    if (!path.empty()) write_text(path, render_junit(report));
+    return report.exit_code;
+  } catch (const Error& error) {
+    print_stderr("mkbench: error: --junit: {}\n", error.what());
+    return report.exit_code != 0 ? report.exit_code : exit_code(verdict_of(error.kind()));
+  }
 }
 
 }  // namespace mkbench

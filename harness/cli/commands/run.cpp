@@ -31,7 +31,7 @@
 #include "harness/judge/budget.h"
 #include "harness/judge/conclude.h"
 #include "harness/judge/share.h"
-#include "harness/report/junit.h"
+#include "harness/report/print_stderr.h"
 #include "harness/report/readings.h"
 #include "harness/report/render.h"
 #include "harness/report/report.h"
@@ -86,8 +86,8 @@ class Run {
     if (!settings_.whole_parity) read_clock(plan);
     baselines_.check_plan(report_, options_to_json(settings_), plan.jobs);
     start_report();
-    predict(plan);
     write_so_far(plan);
+    predict(plan);
     int number = 0;
     for (const CaseJob& job : plan.jobs) {
       ++number;
@@ -108,7 +108,7 @@ class Run {
  private:
   void say(const std::string& text) {
     progress_.clear();
-    fmt::print(stderr, "mkbench: {}\n", text);
+    print_stderr("mkbench: {}\n", text);
   }
   void warn(const std::string& text) {
     say("warning: " + text);
@@ -141,6 +141,9 @@ class Run {
       write_text(folder_ / "report.json", render(report, "json"));
     } catch (const Error& error) {
       say(fmt::format("warning: --resume will not find the finished cases: {}", error.what()));
+      if (report_.cases.empty()) return;
+      report.cases = {report_.cases.back()};  // results of earlier cases were printed with theirs
+      print_stderr("{}", render(report, "jsonl"));
     }
   }
 
@@ -181,7 +184,7 @@ class Run {
       conclude(report_);
       const std::string unwritten = try_to_write_files();
       say(std::string("error: ") + error.what() + (unwritten.empty() ? "" : "; " + unwritten));
-      early_exit_ = report_.exit_code;
+      early_exit_ = write_junit(report_, settings_.junit);
       return {};
     }
   }
@@ -218,6 +221,7 @@ class Run {
       const bool measure = settings_.fault == PlantedFault::kNone && !in_process_;
       const std::vector<CaseJob> left =
           resumption_ != nullptr ? resumption_->left_of(plan.jobs) : plan.jobs;
+      if (left.empty()) return;
       outlook_.predict(left, measure, false);
     } catch (const Error&) {
       return;
@@ -363,20 +367,16 @@ class Run {
       const bool told = unread.empty() && settings_.format == "md" && parity_tells_first(report_);
       for (const std::string& line : last_lines(report_, told)) say(line);
     }
-    if (!unread.empty()) {
-      say(fmt::format("error: cannot write the results to standard output: {}; {}", unread,
-                      unwritten.empty() ? "the report is in " + folder_.string()
-                                        : "the report is not written either: " + unwritten));
-    } else if (!unwritten.empty()) {
-      say(
-          fmt::format("error: {}; the files in {} are not complete, the results are on standard "
-                      "output",
-                      unwritten, folder_.string()));
+    const int code = write_junit(report_, settings_.junit);
+    const std::string loss = loss_text(unread, unwritten, settings_, folder_);
+    if (!loss.empty()) {
+      say("error: " + loss);
+      if (!unread.empty() && !unwritten.empty())
+        print_stderr("{}", render(report_, settings_.format));
+      return code != 0 ? code : exit_code(Verdict::kRuntimeError);
     }
-    const bool lost = !unread.empty() || !unwritten.empty();
-    if (lost) return report_.exit_code != 0 ? report_.exit_code : exit_code(Verdict::kRuntimeError);
     const auto tell = [this](const std::string& text) { say(text); };
-    const int status = baselines_.conclude(report_, folder_, report_.exit_code, tell);
+    const int status = baselines_.conclude(report_, folder_, code, tell);
     if (!settings_.history || report_.interrupted) return status;
     return end_in_history(report_, folder_ / "report.json", status, tell);
   }
@@ -394,7 +394,6 @@ class Run {
     try {
       write_failed_steps(report_, folder_);
       write_report(report_, folder_);
-      if (!settings_.junit.empty()) write_text(settings_.junit, render_junit(report_));
     } catch (const Error& error) {
       return error.what();
     }
@@ -429,7 +428,7 @@ int run_command(const RunSettings& settings, const Invocation& invocation) {
   if (resumption.finished()) {
     fmt::print("{}: the run is finished ({}), nothing is left to do\n", settings.resume,
                verdict_name(resumption.before().verdict));
-    return 0;
+    return resumption.before().exit_code;
   }
   return Run(resumed_settings(settings, resumption), invocation, &resumption).execute();
 }
