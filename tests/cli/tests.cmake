@@ -12,6 +12,11 @@ mkbench_python_test(test_audit_cli TIMEOUT 200 ENVIRONMENT "BINARY_UNDER_TEST=$<
 # Machines that lack something: 21 runs, some in mounts and control groups of their own.
 mkbench_python_test(test_surroundings CLASSES SLOW Surroundings TIMEOUT 900 ENVIRONMENT
   "BINARY_UNDER_TEST=$<TARGET_FILE:mkbench>" "MKBENCH_TEST_PYTHON=${MKBENCH_PYTHON}")
+# Runs that a signal or a full disk ends at a chosen call, found by a library that is loaded before libc.
+add_library(mkbench_fault_at MODULE plugins/fault_at.cpp)
+target_link_libraries(mkbench_fault_at PRIVATE mkbench_options ${CMAKE_DL_LIBS})
+mkbench_python_test(test_ends CLASSES SLOW Hangup Terminate Interrupt Kill FullDisk Unread TIMEOUT 400 ENVIRONMENT
+  "BINARY_UNDER_TEST=$<TARGET_FILE:mkbench>" "FAULT_AT=$<TARGET_FILE:mkbench_fault_at>")
 # With programs in the place of Nsight's.
 mkbench_python_test(test_profile TIMEOUT 200 ENVIRONMENT "BINARY_UNDER_TEST=$<TARGET_FILE:mkbench>"
   "NVTX_INJECTION=$<TARGET_FILE:mkbench_nvtx_injection>")
