@@ -169,6 +169,8 @@ void Resumption::keep_old(const fs::path& folder) const {
   const auto copy = [&](const fs::path& from, const fs::path& to) {
     if (error) return;
     copying = from;
+    if (fs::exists(to)) error = std::make_error_code(std::errc::file_exists);
+    if (error) return;
     const fs::path partial = to.string() + std::string(kPartialEnding);
     fs::copy_file(from, partial, fs::copy_options::overwrite_existing, error);
     if (!error) return fs::rename(partial, to, error);

@@ -3,9 +3,11 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <ctime>
 
 #include "references/base/error.h"
@@ -68,6 +70,7 @@ fs::path make_output_folder(const std::string& asked) {
       folder = fmt::format("{}-{}", name, i);
   } else if (!fs::exists(folder)) {
     fs::create_directories(folder, error);
+    flush_folder(folder / "..");
   }
   if (error) {
     throw Error(ErrorKind::kBadInput,
@@ -79,6 +82,10 @@ fs::path make_output_folder(const std::string& asked) {
                 fmt::format("--out {}: is there already and not an empty folder; reports are never "
                             "overwritten",
                             asked));
+  }
+  if (access(folder.c_str(), W_OK) != 0) {
+    throw Error(ErrorKind::kBadInput,
+                fmt::format("--out {}: cannot write to it: {}", asked, std::strerror(errno)));
   }
   return folder;
 }

@@ -434,5 +434,8 @@ FailedStep read_failed_step(const std::filesystem::path& file);
 // this ending. Throws Error(kRuntime) with errno's text.
 inline constexpr std::string_view kPartialEnding = ".partial";
 void write_text(const std::filesystem::path& path, const std::string& text);
+// Flushes a folder's names to the disk, so that a new file is there after a loss of power. Does
+// nothing on a file system that cannot do it.
+void flush_folder(const std::filesystem::path& folder);
 
 }  // namespace mkbench

@@ -19,15 +19,6 @@ namespace fs = std::filesystem;
               fmt::format("report: cannot {} {}: {}", what, path.string(), std::strerror(errno)));
 }
 
-// Flushes a folder's names to the disk, so that a renamed file is there after a loss of power. Not
-// every file system can do it.
-void flush_folder(const fs::path& folder) {
-  const int fd = ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) return;
-  ::fsync(fd);
-  ::close(fd);
-}
-
 // Writes a file under a temporary name, flushes it to the disk and renames it.
 void replace_file(const fs::path& path, const fs::path& temporary, const std::string& text) {
   const char* at = text.data();
@@ -67,6 +58,13 @@ void make_folder(const fs::path& folder) {
 }
 
 }  // namespace
+
+void flush_folder(const fs::path& folder) {
+  const int fd = ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return;
+  ::fsync(fd);
+  ::close(fd);
+}
 
 void write_text(const fs::path& path, const std::string& text) {
   const fs::path temporary = path.string() + std::string(kPartialEnding);

@@ -144,6 +144,16 @@ TEST_CASE("a run is resumed on the same machine, and each field of it is compare
                                              "env.gpu.uuid", "env.libtorch.version"});
 }
 
+TEST_CASE("a run that was interrupted before it had looked at its machine goes on anywhere") {
+  InterruptedRun run;
+  const json here = run.report.environment;
+  run.report.environment.erase("device");
+  run.report.cases.erase(run.report.cases.begin());
+  run.report.cases[0].memory = memory_bound(kQwen3_0_6B, 64, kTokens, 0, 0, 0);
+  run.end(true);
+  CHECK_NOTHROW(run.resumption().check_same(here, {job_of(kDepth)}, kSameWeights));
+}
+
 TEST_CASE("a run is resumed with the same weights of each finished case") {
   InterruptedRun run;
   std::vector<std::string> loaded;
@@ -275,7 +285,9 @@ TEST_CASE("what is no interrupted run is refused by name") {
   CHECK_THAT(line(ErrorKind::kIntegrity), ContainsText("cases[0].engines[1].tok_per_s: found 1.5"));
   fs::remove(run.folder / "report.json");
   CHECK(line(ErrorKind::kBadInput) ==
-        start + "report.json: found nothing, wanted the report of an interrupted run");
+        start +
+            "report.json: found nothing, wanted the report of an interrupted run (one that was "
+            "killed before its first report has measured nothing: start it again)");
   fs::remove(run.folder);
   CHECK(line(ErrorKind::kBadInput) ==
         start + "DIR: found nothing, wanted the folder of an interrupted run");

@@ -65,6 +65,9 @@ TEST_CASE("of runs that begin at once each has a folder of its own, or is told t
   for (const std::string asked : {"file", "full"})
     CHECK_THAT(line(asked), ContainsText("--out " + asked + ": is there already and not an empty"));
   CHECK(line("file/in") == "--out file/in: Not a directory");
+  fs::create_directory("killed");  // within its first report
+  testing::write_file("killed/report.json.partial", "{");
+  CHECK(make_output_folder("killed") == "killed");
   fs::current_path(before);
 }
 

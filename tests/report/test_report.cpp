@@ -171,6 +171,8 @@ TEST_CASE("the output folder holds whole files, also when written twice") {
 
   std::ofstream(folder.path() / "file") << "x";
   CHECK_THROWS_AS(write_report(report, folder.path() / "file" / "below"), Error);
+  CHECK_THROWS_AS(write_text(out, "a folder has this name"), Error);
+  CHECK_FALSE(fs::exists(out.string() + ".partial"));
 }
 
 TEST_CASE("what a person sees: header, aligned tables, parity, verdict") {

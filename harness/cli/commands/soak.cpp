@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <map>
 
 #include "harness/archive/run_folder.h"
 #include "harness/cli/plan.h"
@@ -233,8 +234,19 @@ class SoakRun {
     return words;
   }
 
+  // What cannot be written does not end the soak, whose result is printed at its end.
+  void write(const char* name, const std::string& text) {
+    try {
+      write_text(folder_ / name, text);
+      unwritten_.erase(name);
+    } catch (const Error& error) {
+      if (unwritten_.empty()) say(std::string("warning: ") + error.what());
+      unwritten_[name] = error.what();
+    }
+  }
+
   void keep(const SoakReport& now) {
-    write_text(folder_ / kState, dump_readable(soak_json(now)) + "\n");
+    write(kState, dump_readable(soak_json(now)) + "\n");
     const SoakCount& launches = now.count(SoakCheck::kLaunches);
     progress_.show(
         {.stage = fmt::format("soak, {} failures", now.failures.size()),
@@ -248,13 +260,18 @@ class SoakRun {
     const std::string text = render_soak(report);
     fmt::print("{}", settings_.format == "json" ? dump_readable(soak_json(report)) + "\n" : text);
     std::fflush(stdout);
-    write_text(folder_ / kText, text);
+    write(kText, text);
     if (report.verdict == Verdict::kInterrupted || report.verdict == Verdict::kIncomplete)
       say(fmt::format("to go on: mkbench soak --resume {}", folder_.string()));
     std::vector<std::string> reasons;
     for (const SoakFailure& failure : report.failures) reasons.push_back(failure.reason);
+    for (const auto& [name, why] : unwritten_) {
+      say("error: " + why);
+      reasons.push_back(why);
+    }
     for (const std::string& advice : advice_lines(reasons)) say(advice);
-    return report.exit_code;
+    return report.exit_code != 0 || unwritten_.empty() ? report.exit_code
+                                                       : exit_code(Verdict::kRuntimeError);
   }
 
   void say(const std::string& text) {
@@ -264,6 +281,7 @@ class SoakRun {
 
   SoakSettings settings_;
   fs::path folder_;
+  std::map<std::string, std::string> unwritten_;  // files that could not be written, and why
   const OnHang on_hang_ = keep_hangs(folder_, [this](const std::string& text) { say(text); });
   Hosts hosts_;
   ProgressDisplay progress_;
