@@ -32,14 +32,23 @@ constexpr Form kOtherForms[] = {
      "gguf_file=NAME), then save_pretrained())"},
     {"", ".npz",
      "MLX weights: take the folder from which they were converted, or write them as safetensors"},
+    {"", ".distcp",
+     "a checkpoint of torch.distributed: write it as safetensors (transformers: save_pretrained(), "
+     "or accelerate merge-weights)"},
+    {"model_index.json", "", "a pipeline of diffusers, which has no decoder"},
     {"pytorch_model", "",
      "pickled weights, which are never opened because they may run code: write them as "
      "safetensors (transformers: from_pretrained(), then save_pretrained())"},
 };
-constexpr Form kParts[] = {
+constexpr Form kIncomplete[] = {
     {"", ".incomplete",
      "a file whose download has not ended: repeat the command that fetched it, as hf download "
      "ORG/NAME --local-dir FOLDER"},
+};
+constexpr Form kParts[] = {
+    {"consolidated", "",
+     "weights in their publisher's own form: take the folder of the same model for transformers, "
+     "with config.json and model.safetensors"},
     {"model-", ".safetensors",
      "shards without model.safetensors.index.json, which says where each tensor is: copy it too"},
     {"", ".safetensors",
@@ -62,6 +71,18 @@ std::string form_in(const std::set<std::string>& names, std::span<const Form> fo
       if (!name.starts_with("._") && name.starts_with(form.begin) && name.ends_with(form.end))
         return "holds " + in_quotes(name, 60) + ", " + std::string(form.text);
     }
+  }
+  return {};
+}
+
+// A checkpoint in a folder of `folder`, as trainers and archives leave it; or that `folder` is empty.
+std::string form_below(const fs::path& folder, const std::set<std::string>& names) {
+  std::error_code error;
+  if (names.empty()) return fs::is_empty(folder, error) ? "is empty" : "";
+  for (const std::string& name : names) {
+    if (fs::exists(folder / name / "config.json", error))
+      return fmt::format("holds {}, a folder with a config.json: give --model {}",
+                         in_quotes(name, 60), (folder / name).string());
   }
   return {};
 }
@@ -125,10 +146,11 @@ std::string foreign_folder(const fs::path& folder) {
     return hub_form(folder);
   std::string form = form_in(names, kOtherForms);
   if (form.empty()) form = hub_form(folder);
+  if (form.empty()) form = form_in(names, kIncomplete);
   if (form.empty()) form = form_in(names, kParts);
   const fs::path download = fs::path(".cache") / "huggingface" / "download";
-  if (form.empty()) form = form_in(names_in(folder / download), std::span(kParts).first(1));
-  return form;
+  if (form.empty()) form = form_in(names_in(folder / download), std::span(kIncomplete));
+  return form.empty() ? form_below(folder, names) : form;
 }
 
 void check_link(const fs::path& file) {

@@ -10,6 +10,7 @@
 #include <tuple>
 
 #include "references/base/error.h"
+#include "references/base/file_form.h"
 #include "references/base/json_strict.h"
 
 namespace mkbench {
@@ -34,27 +35,10 @@ std::string_view as_text(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-// The word after `key` in a Git LFS pointer, at most 80 characters because anything may follow; an
-// oid ("sha256:" and 64 digits) has 71.
-std::string_view lfs_field(std::string_view text, std::string_view key) {
-  const size_t at = text.find(key);
-  if (at == std::string_view::npos) return "?";
-  text = text.substr(at + key.size(), 80);
-  return text.substr(0, text.find_first_not_of("0123456789abcdefghijklmnopqrstuvwxyz:"));
-}
-
 // Guesses the format of a file that is no safetensors file, for the message; empty without a guess.
 std::string guess_format(std::span<const std::byte> head) {
   const std::string_view text = as_text(head);
-  if (text.starts_with("version https://git-lfs"))
-    return fmt::format(
-        "; it is a Git LFS pointer (oid {}, size {}): fetch the real file with "
-        "'git lfs pull' in its folder",
-        lfs_field(text, "\noid "), lfs_field(text, "\nsize "));
-  if (text.starts_with("PK\x03\x04")) return "; it looks like a zip archive (PyTorch .bin or .pt?)";
-  if (text.starts_with("GGUF")) return "; it looks like a GGUF file";
-  if (text.size() >= 2 && text[0] == '\x80' && text[1] >= 2 && text[1] <= 5)
-    return fmt::format("; it looks like a Python pickle (protocol {})", static_cast<int>(text[1]));
+  if (const std::string form = file_form(text); !form.empty()) return "; " + form;
   const std::string_view start = text.substr(0, 48);
   const bool printable = !start.empty() && std::all_of(start.begin(), start.end(), [](char c) {
     return (c >= 0x20 && c < 0x7f) || c == '\n' || c == '\r' || c == '\t';

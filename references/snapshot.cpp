@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
 
 #include "references/base/data_root.h"
 #include "references/base/error.h"
+#include "references/base/file_form.h"
 #include "references/base/json_strict.h"
 #include "references/base/regular_file.h"
 #include "references/config.h"
@@ -66,6 +68,42 @@ std::string known_names() {
                    in_quotes(text, 300), known_names()));
 }
 
+// `text` is a path of something else than a folder.
+[[noreturn]] void refuse_file(const fs::path& file) {
+  std::string form;
+  try {
+    const RegularFile opened(file);
+    std::string head(std::min<uint64_t>(opened.size(), kFormBytes), '\0');
+    opened.read_at(0, head.data(), head.size());
+    form = file_form(head);
+  } catch (const Error&) {  // of another user, or special
+  }
+  std::error_code ignored;
+  const fs::path folder = file.has_parent_path() ? file.parent_path() : ".";
+  if (form.empty() && fs::exists(folder / "config.json", ignored))
+    form = "give the folder: --model " + folder.string();
+  fail(fmt::format("--model {}: is a file, wanted a folder with config.json and weights{}{}",
+                   in_quotes(file.string(), 300), form.empty() ? "" : "; ", form));
+}
+
+// Advice for a text that is neither a path nor a hub name, but resembles one.
+std::string name_meant(std::string_view text) {
+  if (text.starts_with("~")) return "; '~' reached mkbench as it is: write $HOME instead";
+  constexpr std::string_view kFile = "file://";
+  if (text.starts_with(kFile))
+    return "; give the path alone: --model " + std::string(text.substr(kFile.size()));
+  for (const std::string_view hub : {"huggingface.co/", "hf.co/", "hf-mirror.com/", "hf://"}) {
+    const size_t at = text.find(hub);
+    if (at == std::string_view::npos) continue;
+    const std::string_view rest = text.substr(at + hub.size());
+    const size_t end = rest.find_first_of("/:?@", rest.find('/') + 1);
+    if (const auto name = parse_hub_name(std::string(rest.substr(0, end))))
+      return fmt::format("; give the hub's name alone: mkbench fetch {}, then --model {}", name->id,
+                         name->id);
+  }
+  return {};
+}
+
 }  // namespace
 
 fs::path data_dir() {
@@ -79,10 +117,9 @@ Model resolve_model(const std::string& text) {
   if (text.starts_with("synthetic:")) refuse_synthetic(text);
   if (is_folder(text)) return {.name = text, .folder = text};
 
-  std::vector<std::string> tried = {known_names()};
   std::error_code ignored;
-  tried.push_back(fmt::format("folder {} ({})", in_quotes(text, 300),
-                              fs::exists(text, ignored) ? "is a file" : "not there"));
+  if (fs::exists(text, ignored)) refuse_file(text);
+  std::vector<std::string> tried = {fmt::format("folder {} (not there)", in_quotes(text, 300))};
   std::string advice;
   if (const std::optional<HubName> name = parse_hub_name(text)) {
     if (const auto found = find_hub_snapshot(*name, tried))
@@ -90,9 +127,10 @@ Model resolve_model(const std::string& text) {
     advice = fmt::format("; to fetch it: mkbench fetch {}", text);
   } else {
     tried.push_back("hub name Org/Name or Org/Name@REVISION (not of that form)");
+    advice = name_meant(text);
   }
-  fail(fmt::format("--model {}: no such model; tried {}{}", in_quotes(text, 300),
-                   fmt::join(tried, "; "), advice));
+  fail(fmt::format("--model {}: no such model{}; tried {}; names: {}", in_quotes(text, 300), advice,
+                   fmt::join(tried, "; "), known_names()));
 }
 
 ModelConfig model_config(const Model& model) {

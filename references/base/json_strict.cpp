@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "references/base/error.h"
+#include "references/base/file_form.h"
 #include "references/base/one_line.h"
 #include "references/base/regular_file.h"
 
@@ -190,6 +191,8 @@ std::string describe(const json& value) {
 json parse_json_strict(std::string_view text, const std::string& where, const JsonLimits& limits) {
   if (text.size() > limits.bytes)
     bad_input(where, fmt::format("{} bytes, at most {} are read", text.size(), limits.bytes));
+  if (const std::string form = file_form(text.substr(0, kFormBytes)); !form.empty())
+    bad_input(where, "wanted JSON; " + form);
   // nlohmann skips a BOM and takes NUL for the end of input.
   if (text.starts_with("\xef\xbb\xbf")) bad_input(where, "byte order mark at byte 0: remove it");
   if (const size_t at = find_invalid_utf8(text); at != std::string_view::npos)

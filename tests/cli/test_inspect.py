@@ -274,13 +274,13 @@ class NoModel(CliTest):
     def refused(self, *args):
         done = self.mkbench("inspect", *args)
         self.assertEqual((done.returncode, done.stdout), (2, ""))
-        self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+        self.assertEqual(done.stderr.replace("\nmkbench: advice: ", " ").count("\n"), 1, done.stderr)
         return done.stderr
 
     def test_lines(self):
         folder = self.folder / "broken"
         folder.mkdir()
-        self.assertIn("config.json: cannot open: No such file", self.refused(str(folder)))
+        self.assertIn("config.json: missing; the folder is empty", self.refused(str(folder)))
         (folder / "config.json").write_text('{"model_type": "qwen3",')
         self.assertIn("config.json: not JSON at byte", self.refused(str(folder)))
         (folder / "config.json").unlink()
@@ -289,6 +289,27 @@ class NoModel(CliTest):
         self.assertIn("not there", self.refused(str(self.folder / "nowhere")))
         self.assertIn("name one model", self.refused())
         self.assertIn("name one model", self.refused("tiny", "synthetic"))
+
+    def test_files_in_place_of_a_folder(self):
+        """Bytes of a file, with what is said of it."""
+        file = self.folder / "given"
+        for head, said in [(b"GGUF\3\0\0\0", "it looks like a GGUF file: write it as safetensors"),
+                           (b"PK\3\4", "zip archive"), (b"\x80\2}q", "pickle (protocol 2)"),
+                           (b"\x1f\x8b\x08\0", "packed by gzip: unpack it"), (b"\0" * 257 + b"ustar", "a tar archive"),
+                           (b"\n<html>", "a page of HTML"), (b"version https://git-lfs.github.com/spec/v1\n", "git lfs pull"),
+                           (b"", "wanted a folder with config.json and weights\n")]:
+            file.write_bytes(head)
+            self.assertIn(said, self.refused(str(file)), head)
+        (self.folder / "config.json").write_text("{}")
+        self.assertIn(f"give the folder: --model {self.folder}\n", self.refused(str(self.folder / "config.json")))
+
+    def test_names_that_other_tools_take(self):
+        for name, said in [("https://huggingface.co/Qwen/Qwen3-0.6B/tree/main", "then --model Qwen/Qwen3-0.6B;"),
+                           ("hf.co/Qwen/Qwen3-0.6B:Q4_K_M", "mkbench fetch Qwen/Qwen3-0.6B,"),
+                           ("hf://Qwen/Qwen3-0.6B@main", "--model Qwen/Qwen3-0.6B;"),
+                           ("file:///m/tiny", "give the path alone: --model /m/tiny;"),
+                           ("~/tiny", "write $HOME instead"), ("nosuch", "no such model; tried folder 'nosuch'")]:
+            self.assertIn(said, self.refused(name), name)
 
     def test_weights_that_are_none(self):
         """The config is there, so the damaged file is a finding among others."""

@@ -1,0 +1,16 @@
+// What a file is that was given in another one's place, by its first bytes.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace mkbench {
+
+// Enough of a file's beginning for file_form().
+constexpr size_t kFormBytes = 512;
+
+// "it is a Git LFS pointer (...): fetch the real file with 'git lfs pull' in its folder", or another form with what
+// makes a readable file of it. Empty if the bytes tell nothing.
+std::string file_form(std::string_view head);
+
+}  // namespace mkbench
