@@ -113,15 +113,14 @@ pack_sources() {
 
 # apt resolves as for a system without any package, from this machine's sources; its lists go to a folder of ours.
 fetch_debian_packages() {
-  local options
+  local as_root=() apt_options locked=""
   mkdir -p "$work/apt/lists/partial" "$offline/debian/partial"
   : > "$work/apt/status"
-  options=(-o "Dir::State=$work/apt" -o "Dir::State::Lists=$work/apt/lists" -o "Dir::State::status=$work/apt/status"
+  apt_options=(-o "Dir::State=$work/apt" -o "Dir::State::Lists=$work/apt/lists" -o "Dir::State::status=$work/apt/status"
     -o "Dir::Cache=$work/apt" -o "Dir::Cache::archives=$offline/debian" -o "APT::Sandbox::User=$(id -un)")
-  apt-get "${options[@]}" update -qq < /dev/null >&2 || return 1
+  run_apt update -qq || return 1
   # shellcheck disable=SC2086
-  apt-get "${options[@]}" install -y -qq --no-install-recommends --download-only $debian_packages < /dev/null >&2 ||
-    return 1
+  run_apt install -y -qq --no-install-recommends --download-only $debian_packages || return 1
   rm -rf "$offline/debian/partial" "$offline/debian/lock"
   write_index > "$offline/debian/Packages"
 }
@@ -137,11 +136,12 @@ write_index() {
 }
 
 fetch_wheels() {
-  local pip_options
+  local pip_options pip_sources venv="$work/venv"
   requirement_options "${wheel_files[@]}"
-  "$base_python" -m venv "$work/venv" && mkdir -p "$work/tmp" || return 1
+  "$base_python" -I -m venv "$venv" && mkdir -p "$work/tmp" || return 1
+  find_pip_sources
   TMPDIR="$work/tmp" with_progress "fetching ${wheel_files[*]}" /dev/null \
-    "$work/venv/bin/python" -m pip download --quiet --disable-pip-version-check --only-binary :all: \
+    "$venv/bin/python" -I -m pip --isolated download "${pip_sources[@]}" --quiet --disable-pip-version-check --only-binary :all: \
     --dest "$offline/wheels" "${pip_options[@]}" < /dev/null >&2
 }
 
