@@ -2,15 +2,19 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <link.h>
 
 #include <algorithm>
 #include <cctype>
 #include <cstddef>
+#include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <string_view>
 
 #include "harness/engines/plugin_file.h"
+#include "references/base/file_form.h"
 
 namespace mkbench {
 namespace {
@@ -72,6 +76,30 @@ mkbench_engine_abi checked_table(const mkbench_engine_abi* found, const std::str
   return table;
 }
 
+// Why dlopen() refused a file, where its own reason ("file too short", "No such file") leaves a person alone.
+std::string why_not_loaded(const std::string& path, std::string_view reason) {
+  const bool is_elsewhere =
+      reason.find(path) == std::string_view::npos;  // in a library that it needs
+  if (is_elsewhere && reason.find("cannot open shared object file") != std::string_view::npos)
+    return fmt::format(
+        "{} (a library that it needs: add its folder to LD_LIBRARY_PATH, or link "
+        "with -Wl,-rpath)",
+        reason);
+  std::string head(kFormBytes, '\0');
+  std::ifstream(path, std::ios::binary)
+      .read(head.data(), static_cast<std::streamsize>(head.size()));
+  ElfW(Ehdr) own{}, found{};
+  std::ifstream("/proc/self/exe", std::ios::binary).read(reinterpret_cast<char*>(&own), sizeof own);
+  std::memcpy(&found, head.data(), sizeof found);
+  const std::string form = file_form(head);
+  const bool is_elf = head.starts_with(ELFMAG);
+  if (!is_elf)
+    return fmt::format("{} (no shared library{}{})", reason, form.empty() ? "" : ": ", form);
+  if (found.e_machine == own.e_machine) return std::string(reason);
+  return fmt::format("it is built for another processor (ELF machine {}, this one is {})",
+                     found.e_machine, own.e_machine);
+}
+
 }  // namespace
 
 mkbench_engine_abi load_plugin(const std::string& path) {
@@ -81,8 +109,8 @@ mkbench_engine_abi load_plugin(const std::string& path) {
   void* library = dlopen(absolute.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     const char* reason = dlerror();
-    refuse_plugin(path,
-                  fmt::format("it cannot be loaded: {}", reason != nullptr ? reason : "no reason"));
+    refuse_plugin(path, "it cannot be loaded: " +
+                            why_not_loaded(absolute, reason != nullptr ? reason : "no reason"));
   }
   void* symbol = dlsym(library, MKBENCH_ENGINE_ABI_SYMBOL);
   if (symbol == nullptr) {

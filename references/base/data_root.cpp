@@ -3,6 +3,8 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "references/base/error.h"
+
 namespace mkbench {
 namespace {
 
@@ -18,7 +20,13 @@ std::string variable_or(const char* name, std::string_view otherwise) {
 
 }  // namespace
 
-fs::path program_folder() { return fs::read_symlink("/proc/self/exe").parent_path(); }
+fs::path program_folder() {
+  std::error_code error;
+  const fs::path program = fs::read_symlink("/proc/self/exe", error);
+  if (error)
+    throw Error(ErrorKind::kEnvUnfit, "/proc: " + error.message() + ": mount -t proc proc /proc");
+  return program.parent_path();
+}
 
 bool is_installed() {
   static const bool installed = fs::exists(program_folder() / "scripts" / "host.py");
