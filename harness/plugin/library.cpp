@@ -76,28 +76,45 @@ mkbench_engine_abi checked_table(const mkbench_engine_abi* found, const std::str
   return table;
 }
 
-// Why dlopen() refused a file, where its own reason ("file too short", "No such file") leaves a person alone.
-std::string why_not_loaded(const std::string& path, std::string_view reason) {
-  const bool is_elsewhere =
-      reason.find(path) == std::string_view::npos;  // in a library that it needs
-  if (is_elsewhere && reason.find("cannot open shared object file") != std::string_view::npos)
-    return fmt::format(
-        "{} (a library that it needs: add its folder to LD_LIBRARY_PATH, or link "
-        "with -Wl,-rpath)",
-        reason);
+// The beginning of a file; shorter if the file is.
+std::string head_of(const std::string& path) {
   std::string head(kFormBytes, '\0');
-  std::ifstream(path, std::ios::binary)
-      .read(head.data(), static_cast<std::streamsize>(head.size()));
-  ElfW(Ehdr) own{}, found{};
-  std::ifstream("/proc/self/exe", std::ios::binary).read(reinterpret_cast<char*>(&own), sizeof own);
+  std::ifstream file(path, std::ios::binary);
+  file.read(head.data(), static_cast<std::streamsize>(head.size()));
+  head.resize(static_cast<size_t>(file.gcount()));
+  return head;
+}
+
+// What keeps a file from being a library of this machine; empty for one that dlopen() may try. It maps
+// a library that was cut off, and the process dies where it reads the missing pages.
+std::string no_library(const std::string& path) {
+  const std::string head = head_of(path);
+  ElfW(Ehdr) found{}, own{};
+  if (!head.starts_with(ELFMAG) || head.size() < sizeof found) {
+    const std::string form = file_form(head);
+    return "no shared library" + (form.empty() ? "" : ": " + form);
+  }
   std::memcpy(&found, head.data(), sizeof found);
-  const std::string form = file_form(head);
-  const bool is_elf = head.starts_with(ELFMAG);
-  if (!is_elf)
-    return fmt::format("{} (no shared library{}{})", reason, form.empty() ? "" : ": ", form);
-  if (found.e_machine == own.e_machine) return std::string(reason);
-  return fmt::format("it is built for another processor (ELF machine {}, this one is {})",
-                     found.e_machine, own.e_machine);
+  std::memcpy(&own, head_of("/proc/self/exe").data(), sizeof own);
+  if (found.e_machine != own.e_machine)
+    return fmt::format("it is built for another processor (ELF machine {}, this one is {})",
+                       found.e_machine, own.e_machine);
+  std::error_code error;
+  const auto bytes = std::filesystem::file_size(path, error);
+  const uint64_t whole = found.e_shoff + uint64_t{found.e_shentsize} * found.e_shnum;
+  if (!error && bytes < whole)
+    return fmt::format("it is cut off: {} bytes, its header tells of {}", bytes, whole);
+  return {};
+}
+
+// dlopen()'s reason, with the way out where a library that it needs is not found.
+std::string why_not_loaded(const std::string& path, std::string_view reason) {
+  const bool names_it = reason.find(path) != std::string_view::npos;
+  if (names_it || reason.find("cannot open shared object file") == std::string_view::npos)
+    return std::string(reason);
+  return fmt::format(
+      "{} (a library that it needs: add its folder to LD_LIBRARY_PATH, or link with -Wl,-rpath)",
+      reason);
 }
 
 }  // namespace
@@ -106,6 +123,8 @@ mkbench_engine_abi load_plugin(const std::string& path) {
   check_plugin_file(path);
   // dlopen() would search the system's library folders for a name without a slash.
   const std::string absolute = std::filesystem::absolute(engine_path(path)).string();
+  if (const std::string problem = no_library(absolute); !problem.empty())
+    refuse_plugin(path, "it cannot be loaded: " + problem);
   void* library = dlopen(absolute.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     const char* reason = dlerror();

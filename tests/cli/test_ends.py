@@ -132,7 +132,6 @@ class Kill(EndsTest):
         self.check_moments(signal.SIGKILL)
         self.check_earlier(signal.SIGKILL)
 
-
     def test_a_script_ends_with_its_parent(self):
         """The history's script, in whose place this one kills mkbench and waits."""
         python = self.folder / "python"

@@ -175,8 +175,16 @@ class Broken(PluginTest):
     def test_many_in_one_run(self):
         """Each engine is judged by itself, and the intact one among them is timed."""
         paths = {name: str(PLUGINS / f"{name}.so") for name in (*BESIDE_OTHERS, "naive_cpu")}
-        (self.folder / "text.so").write_text("not a library")
-        result = self.bench("--engine", ",".join([*paths.values(), "./text.so"]), "--reference",
+        sound = (PLUGINS / "naive_cpu.so").read_bytes()
+        no_libraries = {
+            "./text.so": (b"not a library", "no shared library\n"),
+            "./pointer.so": (b"version https://git-lfs.github.com/spec/v1\n", "no shared library: it is a Git LFS pointer"),
+            "./half.so": (sound[:len(sound) // 2], f"it is cut off: {len(sound) // 2} bytes, its header tells of "),
+            "./other.so": (sound[:18] + b"\xf3\0" + sound[20:], "it is built for another processor (ELF machine 243, "),
+        }
+        for name, (data, _) in no_libraries.items():
+            (self.folder / name).write_bytes(data)
+        result = self.bench("--engine", ",".join([*paths.values(), *no_libraries]), "--reference",
                             self.short_reference(prompts=self.PROMPTS))
         self.assertEqual(result.returncode, 2, result.stderr)  # BAD_INPUT outranks the other verdicts
         report = self.report()
@@ -185,7 +193,8 @@ class Broken(PluginTest):
                 engine = self.engine(report, paths[name])
                 self.assertEqual(engine["verdict"], verdict, engine["reasons"])
                 self.assertIn(reason, engine["reasons"][0])
-        self.assertIn("./text.so: it cannot be loaded: ", self.engine(report, "./text.so")["reasons"][0])
+        for name, (_, said) in no_libraries.items():
+            self.assertIn(f"{name}: it cannot be loaded: {said}", self.engine(report, name)["reasons"][0] + "\n")
         whole = self.engine(report, paths["naive_cpu"])
         self.assertEqual(whole["verdict"], "PASS", whole["reasons"])
         self.assertEqual(len(whole["samples"]), 2)

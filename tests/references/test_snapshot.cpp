@@ -132,7 +132,8 @@ TEST_CASE("a folder in another form is told by its files, with the way out") {
   const Row rows[] = {
       {{"README.md", "._x.npz", "m-Q4_1.gguf"}, "'m-Q4_1.gguf', a GGUF file"},
       {{"model-00001-of-00002.safetensors"}, "shards without model.safetensors.index.json"},
-      {{"consolidated.safetensors"}, "rename the file to model.safetensors"},
+      {{"consolidated.safetensors"}, "weights in their publisher's own form"},
+      {{"adapted.safetensors"}, "rename the file to model.safetensors"},
       {{"pytorch_model-00001-of-00002.bin"}, "pickled weights, which are never opened"},
       {{"README.md", "tokenizer.json"}, ""},
   };
