@@ -59,6 +59,10 @@ const CommandRow& take_command(std::vector<std::string>& args) {
                         fmt::join(names, ", ")));
 }
 
+// Between the values of a list's flag that is given several times, until they are joined by commas:
+// a character that no path has, because CLI11 splits there and drops empty items.
+constexpr char kBetweenGiven = '\x1f';
+
 struct CliApp {
   CLI::App app;
   std::vector<std::string> given;  // one for each flag of the command
@@ -105,8 +109,7 @@ void build_app(CliApp& cli, const CommandRow& command) {
     } else {
       cli.handles[i] =
           cli.app.add_option(names, cli.given[i], help)->type_name(std::string(flag.value));
-      // join() keeps its default separator: at a comma CLI11 would split, and drop empty items.
-      if (flag.is_list()) cli.handles[i]->join();
+      if (flag.is_list()) cli.handles[i]->join(kBetweenGiven);
     }
     if (flag.hidden) cli.handles[i]->group("");
   }
@@ -122,7 +125,7 @@ void set_flag(const Flag<CommandSettings>& flag, const CLI::Option& handle,
   if (handle.count() > 0) {
     value.text = typed;
     value.source = "command line";
-    if (flag.is_list()) std::replace(value.text.begin(), value.text.end(), '\n', ',');
+    if (flag.is_list()) std::replace(value.text.begin(), value.text.end(), kBetweenGiven, ',');
   } else if (const std::optional<std::string> text = lookup(flag.env()); text && !text->empty()) {
     value.text = *text;  // an empty variable counts as not set
     value.source = "environment";

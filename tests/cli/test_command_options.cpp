@@ -77,6 +77,12 @@ TEST_CASE("a path that is there is one word, whatever its name") {
     return (folder.path() / name).string();
   };
   const std::string plain = put("a.so"), comma = put("a,b.so"), odd = put(",a=b,,'c\" .py");
+  const std::string lines = put("two\nlines.so");  // shown with its newline written out
+  const auto read = [](const Words& args) { return settings_of(args).engines; };
+  for (const Words& args :
+       {Words{"--engine", "ring," + lines}, {"--engine", "ring", "--engine", lines}})
+    CHECK(
+        (read(args).size() == 2 && read(args)[0] == "ring" && engine_path(read(args)[1]) == lines));
   for (const Words& words : {Words{comma}, Words{comma, plain}, Words{plain, comma, odd, "ring"},
                              Words{odd, comma}, Words{"ring", "/none/b.so"}}) {
     INFO(fmt::format("{}", fmt::join(words, " + ")));
