@@ -17,6 +17,7 @@ import sys
 import tempfile
 
 import scripts_path  # noqa: F401
+from check_cuda128 import LOCAL_MEMORY_KERNEL
 from pinned_wheels import installed
 from tracked_files import ROOT
 
@@ -28,10 +29,7 @@ BAD_KERNELS = {
       asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], 16, [%2];" ::
         "r"((unsigned)__cvta_generic_to_shared(to)), "l"(__cvta_generic_to_global(from)),
         "r"((unsigned)__cvta_generic_to_shared(&done)) : "memory"); }""",
-    "local memory": """__global__ void add(float* x, const int* at, int n) {
-      float a[64] = {};
-      for (int k = 0; k < n; ++k) a[at[k] & 63] += x[k];
-      for (int k = 0; k < 64; ++k) x[k] = a[k]; }""",
+    "local memory": LOCAL_MEMORY_KERNEL,
 }
 
 

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "references/base/error.h"
+#include "references/base/file_form.h"
 #include "references/base/json_strict.h"
 #include "references/base/regular_file.h"
 #include "references/hub_cache.h"
@@ -27,9 +28,7 @@ constexpr Form kOtherForms[] = {
     {"adapter_config.json", "",
      "a PEFT adapter, which changes another model's weights: merge it into them (PEFT: "
      "merge_and_unload(), then save_pretrained())"},
-    {"", ".gguf",
-     "a GGUF file: write it as safetensors (transformers: from_pretrained(FOLDER, "
-     "gguf_file=NAME), then save_pretrained())"},
+    {"", ".gguf", kGgufForm},
     {"", ".npz",
      "MLX weights: take the folder from which they were converted, or write them as safetensors"},
     {"", ".distcp",

@@ -4,7 +4,8 @@
 namespace mkbench {
 
 // From this call on SIGINT, SIGTERM and SIGHUP are counted (SIGHUP not if it is ignored now, as
-// under nohup), and SIGPIPE and SIGXFSZ are ignored. If the terminal has hung up, output goes to /dev/null.
+// under nohup), and SIGPIPE and SIGXFSZ are ignored. If the terminal has hung up, output goes to
+// /dev/null.
 void install_interrupt_handlers();
 
 // How many of these have arrived.

@@ -19,10 +19,11 @@ struct RecordPlan {
   uint64_t seed = 1;  // for the order of opening the engines, and their orders in the blocks
 };
 
-// Opens the engines of the job once, times them, and ends their processes. All engines must emit the same ids after the
-// same late id. Returns ms a token by engine, block by block. Throws Error(kIntegrity) if ids
-// differ or the time of a block is in doubt several times in a row (clocks that disagree, other
-// work on the card), Error(kRuntime) if an engine takes no late id, and Interrupted.
+// Opens the engines of the job once, times them, and ends their processes. All engines must emit
+// the same ids after the same late id. Returns ms a token by engine, block by block. Throws
+// Error(kIntegrity) if ids differ or the time of a block is in doubt several times in a row (clocks
+// that disagree, other work on the card), Error(kRuntime) if an engine takes no late id, and
+// Interrupted.
 std::map<std::string, std::vector<double>> record_blocks(const CaseJob& job,
                                                          const FlowServices& services,
                                                          const RecordPlan& plan);

@@ -24,18 +24,16 @@ struct Form {
   std::string_view text;
 };
 constexpr Form kForms[] = {
-    {0, "GGUF"sv,
-     "it looks like a GGUF file: write it as safetensors (transformers: from_pretrained(FOLDER, "
-     "gguf_file=NAME), then save_pretrained())"},
+    {0, "GGUF"sv, kGgufForm},
     {0, "PK\x03\x04"sv,
-     "it looks like a zip archive (PyTorch .bin or .pt?): unpack it, or load it with torch and "
+     "a zip archive (PyTorch .bin or .pt?): unpack it, or load it with torch and "
      "save it with save_pretrained()"},
-    {0, "\x93NUMPY"sv, "it looks like an array of NumPy: write it as safetensors"},
-    {0, "\x1f\x8b"sv, "it is packed by gzip: unpack it (tar -xf, gunzip)"},
-    {0, "BZh"sv, "it is packed by bzip2: unpack it (tar -xf)"},
-    {0, "\xfd\x37zXZ"sv, "it is packed by xz: unpack it (tar -xf)"},
-    {0, "\x28\xb5\x2f\xfd"sv, "it is packed by zstd: unpack it (tar -xf)"},
-    {257, "ustar"sv, "it is a tar archive: unpack it (tar -xf)"},
+    {0, "\x93NUMPY"sv, "an array of NumPy: write it as safetensors"},
+    {0, "\x1f\x8b"sv, "a file packed by gzip: unpack it (tar -xf, gunzip)"},
+    {0, "BZh"sv, "a file packed by bzip2: unpack it (tar -xf)"},
+    {0, "\xfd\x37zXZ"sv, "a file packed by xz: unpack it (tar -xf)"},
+    {0, "\x28\xb5\x2f\xfd"sv, "a file packed by zstd: unpack it (tar -xf)"},
+    {257, "ustar"sv, "a tar archive: unpack it (tar -xf)"},
 };
 
 }  // namespace
@@ -48,7 +46,7 @@ std::string file_form(std::string_view head) {
         lfs_field(head, "\noid "), lfs_field(head, "\nsize "));
   for (const Form& form : kForms) {
     if (head.size() > form.at && head.substr(form.at).starts_with(form.bytes))
-      return std::string(form.text);
+      return fmt::format("it looks like {}", form.text);
   }
   if (head.size() >= 2 && head[0] == '\x80' && head[1] >= 2 && head[1] <= 5)
     return fmt::format(

@@ -7,10 +7,14 @@
 namespace mkbench {
 
 // Enough of a file's beginning for file_form().
-constexpr size_t kFormBytes = 512;
+inline constexpr size_t kFormBytes = 512;
 
-// "it is a Git LFS pointer (...): fetch the real file with 'git lfs pull' in its folder", or another form with what
-// makes a readable file of it. Empty if the bytes tell nothing.
+inline constexpr std::string_view kGgufForm =
+    "a GGUF file: write it as safetensors (transformers: from_pretrained(FOLDER, gguf_file=NAME), "
+    "then save_pretrained())";
+
+// "it is a Git LFS pointer (...): fetch the real file with 'git lfs pull' in its folder", or another
+// form with what makes a readable file of it. Empty if the bytes tell nothing.
 std::string file_form(std::string_view head);
 
 }  // namespace mkbench

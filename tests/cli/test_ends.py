@@ -109,28 +109,28 @@ class EndsTest(HostsTest):
                 self.check_files(partial=False)
 
 
-class Hangup(EndsTest):
+class BySignal:
+    """The tests of one signal, `number`; a class each, so that they can run side by side."""
+
     def test_at_each_moment(self):
-        self.check_moments(signal.SIGHUP)
-        self.check_earlier(signal.SIGHUP)
+        self.check_moments(self.number)
+        self.check_earlier(self.number)
 
 
-class Terminate(EndsTest):
-    def test_at_each_moment(self):
-        self.check_moments(signal.SIGTERM)
-        self.check_earlier(signal.SIGTERM)
+class Hangup(BySignal, EndsTest):
+    number = signal.SIGHUP
 
 
-class Interrupt(EndsTest):
-    def test_at_each_moment(self):
-        self.check_moments(signal.SIGINT)
-        self.check_earlier(signal.SIGINT)
+class Terminate(BySignal, EndsTest):
+    number = signal.SIGTERM
 
 
-class Kill(EndsTest):
-    def test_at_each_moment(self):
-        self.check_moments(signal.SIGKILL)
-        self.check_earlier(signal.SIGKILL)
+class Interrupt(BySignal, EndsTest):
+    number = signal.SIGINT
+
+
+class Kill(BySignal, EndsTest):
+    number = signal.SIGKILL
 
     def test_a_script_ends_with_its_parent(self):
         """The history's script, in whose place this one kills mkbench and waits."""

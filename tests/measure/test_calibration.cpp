@@ -251,9 +251,9 @@ TEST_CASE("the number of processes that see a share") {
   CHECK(processes_that_see(doubted, 0.05) == 5);
 }
 
-// Of 200 comparisons of five processes drawn from those of a card: how many intervals do not hold
-// the speed-up `wanted`, and how many lie below 1. The baseline is the same in all of them, so an
-// engine's place in the list would show.
+// Draws five of the card's processes 200 times and computes the interval of their speed-ups. Returns
+// how many of these intervals do not hold `wanted`, and how many lie below 1. The baseline is always
+// `sound`, which was the first engine of those runs.
 std::pair<int, int> missed_and_slower(double testing::SpeedupsOfProcess::*of, double wanted) {
   int missed = 0, slower = 0;
   const int all = static_cast<int>(testing::kSpeedupsOnCard.size());
