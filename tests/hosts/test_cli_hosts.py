@@ -390,10 +390,15 @@ class Selftest(CliTest):
             self.assertEqual(result.returncode, 2, result.stdout)
             self.assertIn("one of --faults and --timing", result.stderr)
 
-    def test_libraries_of_timing_that_are_not_there(self):
+    def test_a_library_of_timing_that_is_not_there_ends_it_before_the_first_row(self):
+        there = self.folder / "timing-cpu"
+        there.mkdir()
+        for library in (LIBRARY.parent / "timing-cpu").iterdir():
+            (there / library.name).symlink_to(library)
+        (there / "slow_logits.so").unlink()  # of the last row
         result = self.mkbench("selftest", "--timing", "--device", "cpu", "--libraries", str(self.folder))
-        self.assertEqual(result.returncode, 2, result.stdout)
-        self.assertIn(f"no library {self.folder}/timing-cpu/sound.so", result.stderr)
+        self.assertEqual((result.returncode, result.stdout), (2, ""))
+        self.assertIn(f"no library {there}/slow_logits.so: build the target timing_cpu", result.stderr)
 
     def test_a_row_of_timing_by_itself(self):
         result = self.mkbench("selftest", "--timing", "--device", "cpu", "--rows", "T8", "-q")

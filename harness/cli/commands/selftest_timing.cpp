@@ -40,7 +40,10 @@ class TimingLanes {
       const bool asked =
           settings.rows.empty() ||
           std::find(settings.rows.begin(), settings.rows.end(), fault.id) != settings.rows.end();
-      if (asked && has_lane(fault, cuda) && !settings.calibrate) rows_.push_back(&fault);
+      if (!asked || !has_lane(fault, cuda) || settings.calibrate) continue;
+      rows_.push_back(&fault);
+      // Now, not after minutes of other rows.
+      for (const TimingEngine& engine : fault.engines) cases_.path_of("timing", engine.library);
     }
   }
 
