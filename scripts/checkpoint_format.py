@@ -31,7 +31,7 @@ class Family:
     def layer_tensors(self):
         """The tensors of a layer in the order in which they are numbered and hashed."""
         has = {"": True, "kQkNorm": self.qk_norm, "kBias": self.qkv_bias}
-        rows = re.findall(r'\{"([\w.]+)", &LayerWeights::\w+,\s*Dim::\w+,\s*Dim::\w+(?:,\s*(\w+))?\}', TENSORS.read_text())
+        rows = re.findall(r'\{"([\w.]+)", &LayerWeights::\w+,\s*\w+,\s*\w+(?:,\s*(\w+))?\}', TENSORS.read_text())
         return [name for name, needs in rows if has[needs]]
 
 

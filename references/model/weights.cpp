@@ -8,51 +8,39 @@
 namespace mkbench {
 namespace {
 
-enum class Dim { kOne, kHidden, kIntermediate, kQWidth, kKvWidth, kHeadDim };
-
-int extent(const ModelShape& s, Dim dim) {
-  switch (dim) {
-    case Dim::kOne:
-      return 1;
-    case Dim::kHidden:
-      return s.hidden;
-    case Dim::kIntermediate:
-      return s.intermediate;
-    case Dim::kQWidth:
-      return s.q_width();
-    case Dim::kKvWidth:
-      return s.kv_width();
-    case Dim::kHeadDim:
-      return s.head_dim;
-  }
-  return 0;
-}
+// Rows or columns of a tensor.
+using Extent = int (*)(const ModelShape&);
+constexpr Extent kOne = [](const ModelShape&) { return 1; };
+constexpr Extent kHidden = [](const ModelShape& s) { return s.hidden; };
+constexpr Extent kIntermediate = [](const ModelShape& s) { return s.intermediate; };
+constexpr Extent kQWidth = [](const ModelShape& s) { return s.q_width(); };
+constexpr Extent kKvWidth = [](const ModelShape& s) { return s.kv_width(); };
+constexpr Extent kHeadDim = [](const ModelShape& s) { return s.head_dim; };
 
 struct LayerTensor {
   const char* name;  // the part after "model.layers.N."
   Matrix LayerWeights::*member;
-  Dim rows, cols;
+  Extent rows, cols;
   bool ModelShape::*needs = nullptr;  // the model has the tensor if this is true; null: always
 };
 constexpr auto kQkNorm = &ModelShape::qk_norm, kBias = &ModelShape::qkv_bias;
 
 // The order of LayerWeights; hashes and device layouts depend on it.
 constexpr LayerTensor kLayerTensors[] = {
-    {"input_layernorm.weight", &LayerWeights::input_layernorm, Dim::kOne, Dim::kHidden},
-    {"post_attention_layernorm.weight", &LayerWeights::post_attention_layernorm, Dim::kOne,
-     Dim::kHidden},
-    {"self_attn.q_proj.weight", &LayerWeights::q_proj, Dim::kQWidth, Dim::kHidden},
-    {"self_attn.k_proj.weight", &LayerWeights::k_proj, Dim::kKvWidth, Dim::kHidden},
-    {"self_attn.v_proj.weight", &LayerWeights::v_proj, Dim::kKvWidth, Dim::kHidden},
-    {"self_attn.o_proj.weight", &LayerWeights::o_proj, Dim::kHidden, Dim::kQWidth},
-    {"self_attn.q_norm.weight", &LayerWeights::q_norm, Dim::kOne, Dim::kHeadDim, kQkNorm},
-    {"self_attn.k_norm.weight", &LayerWeights::k_norm, Dim::kOne, Dim::kHeadDim, kQkNorm},
-    {"mlp.gate_proj.weight", &LayerWeights::gate_proj, Dim::kIntermediate, Dim::kHidden},
-    {"mlp.up_proj.weight", &LayerWeights::up_proj, Dim::kIntermediate, Dim::kHidden},
-    {"mlp.down_proj.weight", &LayerWeights::down_proj, Dim::kHidden, Dim::kIntermediate},
-    {"self_attn.q_proj.bias", &LayerWeights::q_bias, Dim::kOne, Dim::kQWidth, kBias},
-    {"self_attn.k_proj.bias", &LayerWeights::k_bias, Dim::kOne, Dim::kKvWidth, kBias},
-    {"self_attn.v_proj.bias", &LayerWeights::v_bias, Dim::kOne, Dim::kKvWidth, kBias},
+    {"input_layernorm.weight", &LayerWeights::input_layernorm, kOne, kHidden},
+    {"post_attention_layernorm.weight", &LayerWeights::post_attention_layernorm, kOne, kHidden},
+    {"self_attn.q_proj.weight", &LayerWeights::q_proj, kQWidth, kHidden},
+    {"self_attn.k_proj.weight", &LayerWeights::k_proj, kKvWidth, kHidden},
+    {"self_attn.v_proj.weight", &LayerWeights::v_proj, kKvWidth, kHidden},
+    {"self_attn.o_proj.weight", &LayerWeights::o_proj, kHidden, kQWidth},
+    {"self_attn.q_norm.weight", &LayerWeights::q_norm, kOne, kHeadDim, kQkNorm},
+    {"self_attn.k_norm.weight", &LayerWeights::k_norm, kOne, kHeadDim, kQkNorm},
+    {"mlp.gate_proj.weight", &LayerWeights::gate_proj, kIntermediate, kHidden},
+    {"mlp.up_proj.weight", &LayerWeights::up_proj, kIntermediate, kHidden},
+    {"mlp.down_proj.weight", &LayerWeights::down_proj, kHidden, kIntermediate},
+    {"self_attn.q_proj.bias", &LayerWeights::q_bias, kOne, kQWidth, kBias},
+    {"self_attn.k_proj.bias", &LayerWeights::k_bias, kOne, kKvWidth, kBias},
+    {"self_attn.v_proj.bias", &LayerWeights::v_bias, kOne, kKvWidth, kBias},
 };
 static_assert(sizeof(LayerWeights) == std::size(kLayerTensors) * sizeof(Matrix),
               "every member of LayerWeights needs its row here");
@@ -84,9 +72,9 @@ std::vector<NamedTensor> tensor_table(const ModelConfig& config) {
       t.name = prefix + entry.name;
       t.layer = layer;
       t.member = entry.member;
-      t.rows = extent(s, entry.rows);
-      t.cols = extent(s, entry.cols);
-      t.is_vector = entry.rows == Dim::kOne;
+      t.rows = entry.rows(s);
+      t.cols = entry.cols(s);
+      t.is_vector = entry.rows == kOne;
       table.push_back(std::move(t));
     }
   }
