@@ -13,51 +13,28 @@
 namespace mkbench {
 namespace {
 
+// A checkpoint that is committed together with its references.
+constexpr ModelRow tiny_row(std::string_view name, std::string_view help, const ModelShape& shape,
+                            bool tied, std::string_view sha256) {
+  return {.name = name,
+          .help = help,
+          .shape = shape,
+          .tied = tied,
+          .source = ModelSource::kCommitted,
+          .parity_set = name,
+          .committed_references = true,
+          .weights_sha256 = sha256,
+          .byte_level = true};
+}
 constexpr ModelRow kTinyRows[] = {
-    {.name = "tiny",
-     .help = "trained, 4 layers, byte-level, tied; committed",
-     .shape = kTiny,
-     .tied = true,
-     .source = ModelSource::kCommitted,
-     .published = nullptr,
-     .lagset = "",
-     .parity_set = "tiny",
-     .committed_references = true,
-     .weights_sha256 = "4de28f95eab548183bc4865795773f147578a72d1e753fa4f6dd6e29623b0d23",
-     .byte_level = true},
-    {.name = "tiny-untied",
-     .help = "tiny with an untied head and another theta; committed",
-     .shape = kTiny,
-     .tied = false,
-     .source = ModelSource::kCommitted,
-     .published = nullptr,
-     .lagset = "",
-     .parity_set = "tiny-untied",
-     .committed_references = true,
-     .weights_sha256 = "b1c2298bd1668ee1e07f684bb06f1f279d88a5db6f34a5d91ef8073bf81c4d2b",
-     .byte_level = true},
-    {.name = "tiny-llama",
-     .help = "tiny as Llama: no QK-norm, heads of 64, llama3 RoPE; committed",
-     .shape = kTinyLlama,
-     .tied = false,
-     .source = ModelSource::kCommitted,
-     .published = nullptr,
-     .lagset = "",
-     .parity_set = "tiny-llama",
-     .committed_references = true,
-     .weights_sha256 = "74e9fff3cbdc4cf040ac74a4ca2a7a3e6dad95f178959c668baa91c375b2a610",
-     .byte_level = true},
-    {.name = "tiny-qwen2",
-     .help = "tiny as Qwen2: no QK-norm, biases, heads of 64; committed",
-     .shape = kTinyQwen2,
-     .tied = true,
-     .source = ModelSource::kCommitted,
-     .published = nullptr,
-     .lagset = "",
-     .parity_set = "tiny-qwen2",
-     .committed_references = true,
-     .weights_sha256 = "475fc2bdd2b3362f9fd36491c4d93c440d0a9b3657bbda77825a824a2de4727f",
-     .byte_level = true},
+    tiny_row("tiny", "trained, 4 layers, byte-level, tied; committed", kTiny, true,
+             "4de28f95eab548183bc4865795773f147578a72d1e753fa4f6dd6e29623b0d23"),
+    tiny_row("tiny-untied", "tiny with an untied head and another theta; committed", kTiny, false,
+             "b1c2298bd1668ee1e07f684bb06f1f279d88a5db6f34a5d91ef8073bf81c4d2b"),
+    tiny_row("tiny-llama", "tiny as Llama: no QK-norm, heads of 64, llama3 RoPE; committed",
+             kTinyLlama, false, "74e9fff3cbdc4cf040ac74a4ca2a7a3e6dad95f178959c668baa91c375b2a610"),
+    tiny_row("tiny-qwen2", "tiny as Qwen2: no QK-norm, biases, heads of 64; committed", kTinyQwen2,
+             true, "475fc2bdd2b3362f9fd36491c4d93c440d0a9b3657bbda77825a824a2de4727f"),
 };
 
 // The published model that `mkbench fetch` makes from a package (scripts/smollm2.py). References and hash
@@ -76,13 +53,11 @@ std::string_view keep(Rows& rows, std::string text) {
 }
 
 ModelRow row_of(const ShapeRow& shape, ModelSource source, std::string_view name) {
-  ModelRow row{};
-  row.name = name;
-  row.shape = shape.shape;
-  row.tied = shape.tied;
-  row.source = source;
-  row.published = &shape;
-  return row;
+  return {.name = name,
+          .shape = shape.shape,
+          .tied = shape.tied,
+          .source = source,
+          .published = &shape};
 }
 
 // The lag sets short, early and late have references of their own; the others are judged on short.

@@ -19,17 +19,17 @@ enum class ModelSource {
 };
 
 struct ModelRow {
-  std::string_view name;  // the word after --model; for a user's model the last part of its path
-  std::string_view help;  // one line; empty: `list` leaves the row out
+  std::string_view name;    // the word after --model; for a user's model the last part of its path
+  std::string_view help{};  // one line; empty: `list` leaves the row out
   ModelShape shape;
   bool tied;  // the LM head is the embedding
   ModelSource source;
-  const ShapeRow* published;        // the published model; null for the tiny ones
-  std::string_view lagset;          // for an analytic model; empty: chosen by depth
-  std::string_view parity_set;      // the references that judge it (find_references())
-  bool committed_references;        // references named parity_set come with mkbench
-  std::string_view weights_sha256;  // over all tensors; empty: not known, or not checked
-  bool byte_level;                  // vocabulary: 256 bytes, then bos, eos, pad
+  const ShapeRow* published = nullptr;  // the published model; null for the tiny ones
+  std::string_view lagset{};            // for an analytic model; empty: chosen by depth
+  std::string_view parity_set{};        // the references that judge it (find_references())
+  bool committed_references = false;    // references named parity_set come with mkbench
+  std::string_view weights_sha256{};    // over all tensors; empty: not known, or not checked
+  bool byte_level = false;              // vocabulary: 256 bytes, then bos, eos, pad
 };
 
 // Every row except those that only find_model() finds: the alias synthetic:qwen3-0.6b[:LAGSET], the
