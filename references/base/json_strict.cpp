@@ -7,6 +7,7 @@
 #include "references/base/error.h"
 #include "references/base/file_form.h"
 #include "references/base/one_line.h"
+#include "references/base/printable.h"
 #include "references/base/regular_file.h"
 
 namespace mkbench {
@@ -133,29 +134,11 @@ class StrictBuilder : public nlohmann::json_sax<json> {
   size_t values_ = 0;
 };
 
-// Length in bytes of the UTF-8 sequence at the start of `text`; 0 where it is ill-formed.
-size_t utf8_sequence(std::string_view text) {
-  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned char lead = byte(0);
-  if (lead < 0x80) return 1;
-  const size_t size = lead < 0xc2 ? 0 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : lead < 0xf5 ? 4 : 0;
-  if (size == 0 || text.size() < size) return 0;
-  for (size_t i = 1; i < size; ++i) {
-    if ((byte(i) & 0xc0) != 0x80) return 0;
-  }
-  // The second byte shows overlong forms, surrogates and characters beyond U+10FFFF.
-  if (lead == 0xe0 && byte(1) < 0xa0) return 0;
-  if (lead == 0xed && byte(1) >= 0xa0) return 0;
-  if (lead == 0xf0 && byte(1) < 0x90) return 0;
-  if (lead == 0xf4 && byte(1) >= 0x90) return 0;
-  return size;
-}
-
 }  // namespace
 
 size_t find_invalid_utf8(std::string_view text) {
   for (size_t at = 0; at < text.size();) {
-    const size_t size = utf8_sequence(text.substr(at));
+    const size_t size = first_character(text.substr(at)).size;
     if (size == 0) return at;
     at += size;
   }
@@ -166,7 +149,7 @@ std::string in_quotes(std::string_view text, size_t max_bytes) {
   std::string out = "'";
   size_t at = 0;
   while (at < text.size() && out.size() <= max_bytes) {
-    const size_t size = utf8_sequence(text.substr(at));
+    const size_t size = first_character(text.substr(at)).size;
     const size_t control = control_bytes(text, at);
     if (size == 0 || control > 0) {
       // A control character of two bytes is named by the second one, which is its code point.

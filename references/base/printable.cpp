@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cstdint>
 #include <iterator>
 
@@ -11,36 +12,15 @@ namespace {
 
 // Code points that are not shown: controls, invisible marks, those that change the direction of
 // writing, separators of lines, private use, noncharacters. First and last of each range.
-constexpr uint32_t kHidden[][2] = {
+constexpr uint32_t kNotShown[][2] = {
     {0x00, 0x1f},     {0x7f, 0x9f},     {0xad, 0xad},     {0x61c, 0x61c},     {0x180e, 0x180e},
     {0x200b, 0x200f}, {0x2028, 0x202e}, {0x2060, 0x206f}, {0xe000, 0xf8ff},   {0xfdd0, 0xfdef},
     {0xfeff, 0xfeff}, {0xfff0, 0xfffb}, {0xfffe, 0xffff}, {0xe0000, 0x10ffff}};
 
 bool is_hidden(uint32_t code) {
   return (code & 0xfffe) == 0xfffe ||
-         std::any_of(std::begin(kHidden), std::end(kHidden),
+         std::any_of(std::begin(kNotShown), std::end(kNotShown),
                      [code](const auto& r) { return code >= r[0] && code <= r[1]; });
-}
-
-struct Character {
-  size_t size = 0;  // in bytes; 0: no whole character of UTF-8
-  uint32_t code = 0;
-};
-
-Character first_character(std::string_view text) {
-  const auto first = static_cast<unsigned char>(text[0]);
-  if (first < 0x80) return {1, first};
-  const size_t size = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
-  if (first < 0xc2 || first > 0xf4 || text.size() < size) return {};
-  uint32_t code = first & (0xffU >> (size + 1));
-  for (size_t i = 1; i < size; ++i) {
-    const auto next = static_cast<unsigned char>(text[i]);
-    if ((next & 0xc0) != 0x80) return {};
-    code = code << 6 | (next & 0x3fU);
-  }
-  constexpr uint32_t kLeast[] = {0, 0, 0x80, 0x800, 0x10000};
-  const bool surrogate = code >= 0xd800 && code <= 0xdfff;
-  return code < kLeast[size] || code > 0x10ffff || surrogate ? Character{} : Character{size, code};
 }
 
 void append_utf8(uint32_t code, std::string& out) {
@@ -58,15 +38,11 @@ void append_utf8(uint32_t code, std::string& out) {
   add(0x80 | (code & 0x3f));
 }
 
-// The value of 1 to 6 lower-case hexadecimal digits; nullopt for any other text.
+// The value of hexadecimal digits; nullopt for any other text.
 std::optional<uint32_t> hex_number(std::string_view text) {
-  if (text.empty() || text.size() > 6) return std::nullopt;
   uint32_t number = 0;
-  for (const char c : text) {
-    const size_t digit = std::string_view("0123456789abcdef").find(c);
-    if (digit == std::string_view::npos) return std::nullopt;
-    number = number * 16 + static_cast<uint32_t>(digit);
-  }
+  const auto read = std::from_chars(text.data(), text.data() + text.size(), number, 16);
+  if (read.ec != std::errc() || read.ptr != text.data() + text.size()) return std::nullopt;
   return number;
 }
 
@@ -92,6 +68,22 @@ size_t take_escape(std::string_view text, std::string& out) {
 }
 
 }  // namespace
+
+Character first_character(std::string_view text) {
+  const auto first = static_cast<unsigned char>(text[0]);
+  if (first < 0x80) return {1, first};
+  const size_t size = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
+  if (first < 0xc2 || first > 0xf4 || text.size() < size) return {};
+  uint32_t code = first & (0xffU >> (size + 1));
+  for (size_t i = 1; i < size; ++i) {
+    const auto next = static_cast<unsigned char>(text[i]);
+    if ((next & 0xc0) != 0x80) return {};
+    code = code << 6 | (next & 0x3fU);
+  }
+  constexpr uint32_t kLeast[] = {0, 0, 0x80, 0x800, 0x10000};
+  const bool surrogate = code >= 0xd800 && code <= 0xdfff;
+  return code < kLeast[size] || code > 0x10ffff || surrogate ? Character{} : Character{size, code};
+}
 
 std::string printable(std::string_view bytes) {
   std::string out;
