@@ -261,10 +261,7 @@ void check_truth(const Node& capture) {
 
 std::string read_hash(const Node& node) {
   const std::string hash = node.text();
-  const bool hex = std::all_of(hash.begin(), hash.end(), [](char c) {
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
-  });
-  if (hash.size() != 64 || !hex)
+  if (hash.size() != 64 || hash.find_first_not_of("0123456789abcdef") != hash.npos)
     node.fail("is " + in_quotes(hash) + ", wanted 64 lower-case hex digits");
   return hash;
 }

@@ -35,9 +35,7 @@ bool is_revision(std::string_view text) {
 }
 
 bool is_hex(std::string_view text) {
-  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
-  });
+  return !text.empty() && text.find_first_not_of("0123456789abcdef") == text.npos;
 }
 
 // The folders in which the hub's client may have put its cache, most specific first.

@@ -22,10 +22,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-[[noreturn]] void fail(const std::string& where, const std::string& what) {
-  throw Error(ErrorKind::kBadInput, where + ": " + what);
-}
-
 // A config.json that the manifest does not list may be the user's own and is accepted.
 void check_manifest(const fs::path& folder, const Checkpoint& checkpoint) {
   const std::optional<Manifest> manifest = Manifest::of(folder);
@@ -64,8 +60,9 @@ Matrix view_of(Checkpoint& checkpoint, const Located& located, const NamedTensor
 ModelWeights load_folder(const fs::path& folder, const std::string& name,
                          const LoadOptions& options) {
   struct stat info {};
-  if (stat(folder.c_str(), &info) != 0) fail(folder.string(), std::strerror(errno));
-  if (!S_ISDIR(info.st_mode)) fail(folder.string(), "wanted a folder with config.json and weights");
+  if (stat(folder.c_str(), &info) != 0) bad_input(folder.string(), std::strerror(errno));
+  if (!S_ISDIR(info.st_mode))
+    bad_input(folder.string(), "wanted a folder with config.json and weights");
   const fs::path config_path = folder / "config.json";
   ModelWeights weights;
   weights.name = name;

@@ -1,5 +1,6 @@
 #include "references/base/sha256.h"
 
+#include <fmt/format.h>
 #include <openssl/evp.h>
 
 #include <algorithm>
@@ -34,14 +35,7 @@ std::string Sha256::hex() {
   unsigned int size = 0;
   if (EVP_DigestFinal_ex(context_->md, digest.data(), &size) != 1)
     throw Error(ErrorKind::kRuntime, "libcrypto: SHA-256 was already ended");
-  static constexpr char kDigits[] = "0123456789abcdef";
-  std::string text;
-  text.reserve(2 * size);
-  for (unsigned int i = 0; i < size; ++i) {
-    text += kDigits[digest[i] >> 4];
-    text += kDigits[digest[i] & 15];
-  }
-  return text;
+  return fmt::format("{:02x}", fmt::join(digest.begin(), digest.begin() + size, ""));
 }
 
 std::string sha256_hex(const void* data, size_t bytes) {
