@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/device/cuda_lanes.h"
+#include "references/base/json_fields.h"
 
 namespace mkbench {
 namespace {
@@ -78,11 +79,6 @@ ParsedArchitecture parse_architecture(std::string_view text) {
   return parsed;
 }
 
-template <typename T>
-nlohmann::json or_null(const std::optional<T>& value) {
-  return value ? nlohmann::json(*value) : nlohmann::json(nullptr);
-}
-
 }  // namespace
 
 const DeviceInfo* find_device(const DeviceList& list, int index) {
@@ -146,36 +142,19 @@ std::string cuda_version_text(int version) {
 }
 
 nlohmann::json to_json(const DeviceInfo& d) {
-  nlohmann::json processes = nlohmann::json::array();
-  for (const GpuProcess& p : d.state.processes) {
-    processes.push_back({{"pid", p.pid}, {"name", p.name}, {"bytes", or_null(p.bytes)}});
-  }
-  return {{"index", d.index},
-          {"name", d.name},
-          {"uuid", d.uuid},
-          {"sm", fmt::format("{}.{}", d.sm_major, d.sm_minor)},
-          {"sm_count", d.sm_count},
-          {"l2_bytes", d.l2_bytes},
-          {"pin_gb_per_s", d.pin_gb_per_s},
-          {"total_bytes", d.total_bytes},
-          {"free_bytes", d.free_bytes},
-          {"ecc", or_null(d.state.ecc)},
-          {"mig", or_null(d.state.mig)},
-          {"sm_clock_mhz", or_null(d.state.sm_clock_mhz)},
-          {"max_sm_clock_mhz", or_null(d.state.max_sm_clock_mhz)},
-          {"memory_clock_mhz", or_null(d.state.memory_clock_mhz)},
-          {"max_memory_clock_mhz", or_null(d.state.max_memory_clock_mhz)},
-          {"memory_bus_bits", or_null(d.state.memory_bus_bits)},
-          {"application_sm_clock_mhz", or_null(d.state.application_sm_clock_mhz)},
-          {"default_sm_clock_mhz", or_null(d.state.default_sm_clock_mhz)},
-          {"power_w", or_null(d.state.power_w)},
-          {"power_limit_w", or_null(d.state.power_limit_w)},
-          {"default_power_limit_w", or_null(d.state.default_power_limit_w)},
-          {"compute_mode", d.state.compute_mode},
-          {"temperature_c", or_null(d.state.temperature_c)},
-          {"throttle_reasons", or_null(d.state.throttle_reasons)},
-          {"throttle_text", d.state.throttle_text},
-          {"other_processes", processes}};
+  nlohmann::json card = json_fields::write(d.state);
+  card["other_processes"] = std::move(card["processes"]);
+  card.erase("processes");
+  card.update({{"index", d.index},
+               {"name", d.name},
+               {"uuid", d.uuid},
+               {"sm", fmt::format("{}.{}", d.sm_major, d.sm_minor)},
+               {"sm_count", d.sm_count},
+               {"l2_bytes", d.l2_bytes},
+               {"pin_gb_per_s", d.pin_gb_per_s},
+               {"total_bytes", d.total_bytes},
+               {"free_bytes", d.free_bytes}});
+  return card;
 }
 
 }  // namespace mkbench

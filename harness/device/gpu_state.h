@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "references/base/fields.h"
+
 namespace mkbench {
 
 // Another process that holds memory on the card.
@@ -15,6 +17,11 @@ struct GpuProcess {
   std::string name;
   std::optional<int64_t> bytes;
 };
+template <typename V>
+void describe_fields(V& v, Tag<GpuProcess>) {
+  using P = GpuProcess;
+  list_fields(v, "pid", &P::pid, "name", &P::name, "bytes", &P::bytes);
+}
 
 // One reading. A value that the card or the driver does not offer is empty. Reading it creates no
 // CUDA context.
@@ -34,6 +41,19 @@ struct GpuState {
   // because the driver may report it under the host's pid.
   std::vector<GpuProcess> processes;
 };
+template <typename V>
+void describe_fields(V& v, Tag<GpuState>) {
+  using S = GpuState;
+  list_fields(v, "sm_clock_mhz", &S::sm_clock_mhz, "max_sm_clock_mhz", &S::max_sm_clock_mhz,
+              "memory_clock_mhz", &S::memory_clock_mhz, "max_memory_clock_mhz",
+              &S::max_memory_clock_mhz, "memory_bus_bits", &S::memory_bus_bits,
+              "application_sm_clock_mhz", &S::application_sm_clock_mhz, "default_sm_clock_mhz",
+              &S::default_sm_clock_mhz, "temperature_c", &S::temperature_c, "power_w", &S::power_w,
+              "power_limit_w", &S::power_limit_w, "default_power_limit_w",
+              &S::default_power_limit_w, "compute_mode", &S::compute_mode, "throttle_reasons",
+              &S::throttle_reasons, "throttle_text", &S::throttle_text, "ecc", &S::ecc, "mig",
+              &S::mig, "free_bytes", &S::free_bytes, "processes", &S::processes);
+}
 
 // pci_bus_id: as cudaDeviceGetPCIBusId() writes it. Without NVML all fields are empty.
 GpuState read_gpu_state(const std::string& pci_bus_id);

@@ -107,24 +107,6 @@ void describe_fields(V& v, Tag<Timeline>) {
               &T::whole_steps, "clock", &T::clock, "quality", &T::quality);
 }
 template <typename V>
-void describe_fields(V& v, Tag<GpuProcess>) {
-  using P = GpuProcess;
-  list_fields(v, "pid", &P::pid, "name", &P::name, "bytes", &P::bytes);
-}
-template <typename V>
-void describe_fields(V& v, Tag<GpuState>) {
-  using S = GpuState;
-  list_fields(v, "sm_clock_mhz", &S::sm_clock_mhz, "max_sm_clock_mhz", &S::max_sm_clock_mhz,
-              "memory_clock_mhz", &S::memory_clock_mhz, "max_memory_clock_mhz",
-              &S::max_memory_clock_mhz, "memory_bus_bits", &S::memory_bus_bits,
-              "application_sm_clock_mhz", &S::application_sm_clock_mhz, "default_sm_clock_mhz",
-              &S::default_sm_clock_mhz, "temperature_c", &S::temperature_c, "power_w", &S::power_w,
-              "power_limit_w", &S::power_limit_w, "default_power_limit_w",
-              &S::default_power_limit_w, "compute_mode", &S::compute_mode, "throttle_reasons",
-              &S::throttle_reasons, "throttle_text", &S::throttle_text, "ecc", &S::ecc, "mig",
-              &S::mig, "free_bytes", &S::free_bytes, "processes", &S::processes);
-}
-template <typename V>
 void describe_fields(V& v, Tag<DeviceInfo>) {
   using D = DeviceInfo;
   list_fields(v, "index", &D::index, "name", &D::name, "uuid", &D::uuid, "pci_bus_id",

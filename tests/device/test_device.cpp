@@ -1,4 +1,5 @@
 // Which card can be used, of given facts, so that every case runs on every machine.
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -98,4 +99,25 @@ TEST_CASE("clock-limiting bits are named") {
   CHECK_FALSE(is_throttled(0));
   CHECK_FALSE(is_throttled(0x1 | 0x2));
   CHECK(is_throttled(0x1 | 0x20));
+}
+
+TEST_CASE("a card as JSON has all of its state, and null for what it does not offer") {
+  DeviceInfo card = device(1, "NVIDIA GeForce RTX 5090", 12, 0);
+  card.free_bytes = 5;
+  card.state.free_bytes = 7;
+  card.state.mig = false;
+  card.state.power_limit_w = 575;
+  card.state.throttle_reasons = 4;
+  card.state.processes = {{.pid = 9, .name = "other", .bytes = std::nullopt}};
+  const nlohmann::json found = to_json(card);
+  CHECK(found.size() == 26);
+  CHECK(found["index"] == 1);
+  CHECK(found["sm"] == "12.0");
+  CHECK(found["free_bytes"] == 5);
+  CHECK(found["mig"] == false);
+  CHECK(found["ecc"].is_null());
+  CHECK(found["power_limit_w"] == 575);
+  CHECK(found["throttle_reasons"] == 4);
+  CHECK(found["other_processes"] ==
+        nlohmann::json{{{"pid", 9}, {"name", "other"}, {"bytes", nullptr}}});
 }
