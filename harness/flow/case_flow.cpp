@@ -127,7 +127,7 @@ class CaseFlow {
     sink_.send(MemoryStated{memory.taken(), memory.free});
     if (no_ceiling_.empty() && !memory.ceiling_fits()) {
       no_ceiling_ = ceiling_refusal(job_, memory);
-      send_verdict(sink_, ceiling_.name, Verdict::kSkipped, no_ceiling_);
+      sink_.send(VerdictGiven{ceiling_.name, Verdict::kSkipped, no_ceiling_});
     }
     if (!memory.fits())
       throw Error(ErrorKind::kEnvUnfit, memory_refusal(job_, services_, config, memory));
@@ -147,8 +147,9 @@ class CaseFlow {
     }
     if (worth_timing(job_, living_candidates())) return true;
     for (Contestant* c : living([](const Contestant&) { return true; }))
-      send_verdict(sink_, c->name, c->verdict,
-                   "neither judged nor timed: no candidate is left (--time-anyway goes on)");
+      sink_.send(
+          VerdictGiven{c->name, c->verdict,
+                       "neither judged nor timed: no candidate is left (--time-anyway goes on)"});
     return false;
   }
 
@@ -281,7 +282,7 @@ class CaseFlow {
       sink_.send(EngineMade{c.name, judged.facts});
       sink_.send(ParityJudged{c.name, judged.parity});
       c.verdict = job_.judged->references.is_live() ? Verdict::kPassLive : Verdict::kPass;
-      send_verdict(sink_, c.name, c.verdict, "");
+      sink_.send(VerdictGiven{c.name, c.verdict, ""});
     }
     // Timed tokens of analytic weights are checked by the closed form, which needs no reference.
     return is_analytic(job_.model.row) ? CaseReferences{}
@@ -338,8 +339,9 @@ class CaseFlow {
     const std::vector<Contestant*> engines = timed_engines();
     if (worth_timing(job_, engines)) return !engines.empty();
     for (Contestant* c : engines)
-      send_verdict(sink_, c->name, c->verdict,
-                   "not timed: no candidate is left (--time-anyway times it nevertheless)");
+      sink_.send(
+          VerdictGiven{c->name, c->verdict,
+                       "not timed: no candidate is left (--time-anyway times it nevertheless)"});
     return false;
   }
 
@@ -384,13 +386,13 @@ void run_case(const CaseJob& job, const FlowServices& services, EventSink& sink)
   } catch (const Interrupted&) {
     sink.send(CaseInterrupted{});
   } catch (const Error& error) {
-    send_case_verdict(sink, verdict_of(error.kind()), error.what());
+    sink.send(VerdictGiven{"", verdict_of(error.kind()), error.what()});
     sink.send(Done{});
   } catch (const std::bad_alloc&) {
-    send_case_verdict(sink, Verdict::kEnvUnfit, "out of host memory");
+    sink.send(VerdictGiven{"", Verdict::kEnvUnfit, "out of host memory"});
     sink.send(Done{});
   } catch (const std::exception& error) {
-    send_case_verdict(sink, Verdict::kRuntimeError, error.what());
+    sink.send(VerdictGiven{"", Verdict::kRuntimeError, error.what()});
     sink.send(Done{});
   }
 }

@@ -32,21 +32,12 @@ inline bool worth_timing(const CaseJob& job, const std::vector<Contestant*>& eng
                      [](const Contestant* c) { return c->candidate && c->alive; });
 }
 
-inline void send_verdict(EventSink& sink, const std::string& engine, Verdict verdict,
-                         const std::string& reason) {
-  sink.send(VerdictGiven{engine, verdict, reason});
-}
-
-inline void send_case_verdict(EventSink& sink, Verdict verdict, const std::string& reason) {
-  sink.send(VerdictGiven{"", verdict, reason});
-}
-
 // Removes the engine from the case and sends its verdict.
 inline void fail_engine(EventSink& sink, Contestant& c, Verdict verdict,
                         const std::string& reason) {
   c.verdict = verdict;
   c.alive = false;
-  send_verdict(sink, c.name, verdict, reason);
+  sink.send(VerdictGiven{c.name, verdict, reason});
 }
 
 // Runs `work` for one engine; an exception becomes a verdict on that engine. Defects of a reference

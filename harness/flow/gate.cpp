@@ -91,13 +91,12 @@ CaseReferences find_case_references(const CaseJob& job, const CaseServices& serv
   CaseReferences result;
   std::vector<GreedyReference> token_only;
   for (GreedyReference& reference : services.references(name)) {
+    // A reference of ids alone may lack a hash of its weights; the check accepts that.
+    check_reference_weights(reference, weights);
     if (reference.token_only) {
-      // A reference of ids alone may lack a hash of its weights; the check accepts that.
-      check_reference_weights(reference, weights);
       token_only.push_back(std::move(reference));
       continue;
     }
-    check_reference_weights(reference, weights);
     if (is_analytic(row))
       check_closed_form(reference, parity_lagset(*row), weights.config.shape.vocab);
     result.all.push_back(std::move(reference));
@@ -312,7 +311,7 @@ bool Gate::pass_judge(Contestant& contestant) {
   }
   judge_ = contestant.engine.get();
   contestant.verdict = references_.live ? Verdict::kPassLive : Verdict::kPass;
-  send_verdict(sink_, contestant.name, contestant.verdict, "");
+  sink_.send(VerdictGiven{contestant.name, contestant.verdict, ""});
   return true;
 }
 
@@ -378,7 +377,7 @@ void Gate::judge_engine(Contestant& contestant) {
     }
     services_.end_turn(*contestant.engine);
     contestant.verdict = references_.live ? Verdict::kPassLive : Verdict::kPass;
-    send_verdict(sink_, contestant.name, contestant.verdict, "");
+    sink_.send(VerdictGiven{contestant.name, contestant.verdict, ""});
   });
 }
 

@@ -171,7 +171,7 @@ void run_only(const CaseJob& job, const CaseServices& services, const ModelWeigh
       }
       sink.send(ParityJudged{c.name, report});
       if (report.verdict == Verdict::kPass)
-        send_verdict(sink, c.name, Verdict::kPass, "");
+        sink.send(VerdictGiven{c.name, Verdict::kPass, ""});
       else
         fail_engine(sink, c, report.verdict, report.reason);
     });
