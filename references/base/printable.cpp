@@ -38,11 +38,12 @@ void append_utf8(uint32_t code, std::string& out) {
   add(0x80 | (code & 0x3f));
 }
 
-// The value of hexadecimal digits; nullopt for any other text.
+// The value of 1 to 6 lower-case hexadecimal digits; nullopt for any other text.
 std::optional<uint32_t> hex_number(std::string_view text) {
+  if (text.empty() || text.size() > 6) return std::nullopt;
+  if (text.find_first_not_of("0123456789abcdef") != text.npos) return std::nullopt;
   uint32_t number = 0;
-  const auto read = std::from_chars(text.data(), text.data() + text.size(), number, 16);
-  if (read.ec != std::errc() || read.ptr != text.data() + text.size()) return std::nullopt;
+  std::from_chars(text.data(), text.data() + text.size(), number, 16);
   return number;
 }
 
