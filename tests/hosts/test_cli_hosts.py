@@ -391,14 +391,16 @@ class Selftest(CliTest):
             self.assertIn("one of --faults and --timing", result.stderr)
 
     def test_a_library_of_timing_that_is_not_there_ends_it_before_the_first_row(self):
-        there = self.folder / "timing-cpu"
-        there.mkdir()
-        for library in (LIBRARY.parent / "timing-cpu").iterdir():
-            (there / library.name).symlink_to(library)
-        (there / "slow_logits.so").unlink()  # of the last row
-        result = self.mkbench("selftest", "--timing", "--device", "cpu", "--libraries", str(self.folder))
-        self.assertEqual((result.returncode, result.stdout), (2, ""))
-        self.assertIn(f"no library {there}/slow_logits.so: build the target timing_cpu", result.stderr)
+        for folder in ("timing-cpu", "slowed-cpu"):
+            shutil.copytree(LIBRARY.parent / folder, self.folder / folder, copy_function=os.symlink)
+        # The engine beside all rows, the last row, and the clock's, which come after them.
+        for name in ("timing-cpu/sound.so", "timing-cpu/slow_logits.so", "slowed-cpu/slow_5.so"):
+            library = self.folder / name
+            library.rename(self.folder / "away")
+            result = self.mkbench("selftest", "--timing", "--device", "cpu", "--libraries", str(self.folder))
+            self.assertEqual((result.returncode, result.stdout), (2, ""), name)
+            self.assertIn(f"no library {library}: build it by scripts/setup.sh, or name", result.stderr)
+            (self.folder / "away").rename(library)
 
     def test_a_row_of_timing_by_itself(self):
         result = self.mkbench("selftest", "--timing", "--device", "cpu", "--rows", "T8", "-q")

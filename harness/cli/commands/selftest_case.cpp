@@ -30,13 +30,10 @@ std::string SelftestCases::path_of(std::string_view folder, std::string_view lib
   const fs::path path =
       plugins / fmt::format("{}-{}", folder, device) / fmt::format("{}.so", library);
   if (!fs::is_regular_file(path)) {
-    const std::string target =
-        library.starts_with("../") ? path.stem().string() : fmt::format("{}_{}", folder, device);
-    throw Error(
-        ErrorKind::kBadInput,
-        fmt::format("selftest --timing: no library {}: build the target {}{}, or name the "
-                    "folder of tests/plugins with --libraries",
-                    path.lexically_normal().string(), target, is_installed() ? " in a clone" : ""));
+    throw Error(ErrorKind::kBadInput,
+                fmt::format("selftest --timing: no library {}: build it by scripts/setup.sh{}, or "
+                            "name the folder of tests/plugins with --libraries",
+                            path.lexically_normal().string(), is_installed() ? " in a clone" : ""));
   }
   return path.lexically_normal().string();
 }

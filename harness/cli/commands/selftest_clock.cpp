@@ -355,6 +355,8 @@ bool has_clock_rows(const SelftestSettings& settings) {
          });
 }
 
+void find_clock_libraries(const SelftestCases& cases) { ClockLane lane(cases); }
+
 ClockTally selftest_clock(const SelftestCases& cases) { return ClockLane(cases).run(); }
 
 }  // namespace mkbench

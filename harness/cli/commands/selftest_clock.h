@@ -8,6 +8,9 @@ namespace mkbench {
 // True if the settings ask for rows of this part: A/A, and slow-downs of 1, 2 and 5 %.
 bool has_clock_rows(const SelftestSettings& settings);
 
+// Throws BAD_INPUT where a library of these rows is missing.
+void find_clock_libraries(const SelftestCases& cases);
+
 struct ClockTally {
   int rows = 0, wrong = 0, open = 0;
 };

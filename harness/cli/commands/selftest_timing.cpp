@@ -30,7 +30,8 @@ constexpr int kMostTries = 3;
 
 bool has_lane(const TimingFault& fault, bool cuda) { return cuda ? fault.cuda : fault.cpu; }
 
-// Runs the rows of the timing faults on one device, case after case.
+// Runs the rows of the timing faults on one device, case after case. All libraries are looked for
+// beforehand, because a missing one would end the run after minutes of other rows.
 class TimingLanes {
  public:
   TimingLanes(const SelftestSettings& settings, const Invocation& invocation,
@@ -42,9 +43,9 @@ class TimingLanes {
           std::find(settings.rows.begin(), settings.rows.end(), fault.id) != settings.rows.end();
       if (!asked || !has_lane(fault, cuda) || settings.calibrate) continue;
       rows_.push_back(&fault);
-      // Now, not after minutes of other rows.
       for (const TimingEngine& engine : fault.engines) cases_.path_of("timing", engine.library);
     }
+    if (!rows_.empty()) cases_.path_of("timing", kSoundLibrary);
   }
 
   size_t size() const { return rows_.size(); }
@@ -205,6 +206,8 @@ int selftest_timing(const SelftestSettings& settings, const Invocation& invocati
   const bool clock = has_clock_rows(settings);
   if (rows == 0 && !clock)
     throw Error(ErrorKind::kBadInput, "mkbench selftest: --rows: found no fault that can run here");
+  if (clock)
+    for (const TimingLanes& lanes : devices) find_clock_libraries(lanes.cases());
   int wrong = 0, open = 0;
   if (rows > 0) {
     fmt::print("{:<4} {:<4} {:<60} {:<18} {:<23} {:<13} {:>9}\n", "row", "on",
