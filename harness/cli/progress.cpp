@@ -59,7 +59,8 @@ void ProgressDisplay::show(const StageProgress& now) {
   const bool due = clock - last_line_ > kQuietBetweenLines;
   if (!(verbose_ && new_stage) && !due) return;
   if (now.total) text += fmt::format(" {}/{}", now.done.value_or(0), *now.total);
-  print_stderr("mkbench: {}\n", text);
+  const auto since_start = std::chrono::duration_cast<std::chrono::seconds>(clock - begin_);
+  print_stderr("mkbench: {} s: {}\n", since_start.count(), text);
   last_stage_ = stage;
   last_line_ = clock;
 }

@@ -1,4 +1,4 @@
-// Progress on stderr: a bar on a terminal, else an occasional line.
+// Progress on stderr: a bar on a terminal, else an occasional line with the seconds since the start.
 #pragma once
 
 #include <chrono>
@@ -26,6 +26,7 @@ class ProgressDisplay {
   bool quiet_, verbose_, terminal_;
   std::string case_, last_stage_;
   bool bar_shown_ = false;
+  const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
   std::chrono::steady_clock::time_point last_line_{};
 };
 
