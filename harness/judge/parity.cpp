@@ -79,11 +79,12 @@ class Judge {
   }
 
   void judge_prompt(const ReferencePrompt& prompt, ParityReport& report, Findings& findings) {
-    const int n = static_cast<int>(prompt.steps.size());
-    start_prompt(engine_, prompt);
-    // Free-running and without logits, as the timed launch is.
-    const std::vector<int32_t> free_ids =
-        checked_decode(engine_, n, nullptr, nullptr, prompt.name, findings);
+    std::vector<int32_t> free_ids;
+    if (options_.free_runs) {
+      start_prompt(engine_, prompt);
+      free_ids = checked_decode(engine_, static_cast<int>(prompt.steps.size()), nullptr, nullptr,
+                                prompt.name, findings);
+    }
     std::vector<ForcedStep> forced;
     try {
       look_inside(prompt);
@@ -107,7 +108,7 @@ class Judge {
   // other failures may be chance.
   void repeat(const ReferencePrompt& prompt, const std::vector<int32_t>& first,
               Findings& findings) {
-    if (repeated_ || !engine_.capabilities().deterministic) return;
+    if (repeated_ || !options_.free_runs || !engine_.capabilities().deterministic) return;
     repeated_ = true;
     findings.ran(Check::kRepeats);
     int differ = 0;
@@ -129,14 +130,15 @@ class Judge {
                                 prompt.name, differ, kRunsOfFailure, where));
   }
 
-  // Adds a row for each step of `forced`.
+  // Adds a row for each step of `forced`. `free_ids`: empty without a free run.
   void judge_steps(const ReferencePrompt& prompt, const std::vector<int32_t>& free_ids,
                    const std::vector<ForcedStep>& forced, ParityReport& report) {
     bool forked = false;
     for (size_t t = 0; t < forced.size(); ++t) {
+      const int32_t free_id = free_ids.empty() ? forced[t].id : free_ids[t];
       report.rows.push_back(
-          judge_step(prompt, static_cast<int>(t), free_ids[t], forced[t], forked, report));
-      forked = forked || free_ids[t] != prompt.steps[t].token;
+          judge_step(prompt, static_cast<int>(t), free_id, forced[t], forked, report));
+      forked = forked || (!free_ids.empty() && free_id != prompt.steps[t].token);
     }
     report.steps += static_cast<int>(forced.size());
   }
@@ -144,7 +146,7 @@ class Judge {
   // The number of steps that the free run took in the truth's context: up to its first difference,
   // that step included.
   static size_t same_context(const ReferencePrompt& prompt, const std::vector<int32_t>& free_ids) {
-    const size_t n = prompt.steps.size();
+    const size_t n = free_ids.size();
     size_t same = 0;
     while (same < n && free_ids[same] == prompt.steps[same].token) ++same;
     return std::min(n, same + 1);
@@ -247,7 +249,7 @@ class Judge {
   // Ids with and without logits must be equal wherever both runs had equal contexts.
   void compare_runs(const ReferencePrompt& prompt, const std::vector<int32_t>& free_ids,
                     const std::vector<ForcedStep>& forced, Findings& findings) {
-    if (!options_.repeat_without_logits || first_unequal_) return;
+    if (!options_.free_runs || first_unequal_) return;
     findings.ran(Check::kSame);
     const size_t same = same_context(prompt, free_ids);
     for (size_t t = 0; t < same; ++t) {

@@ -30,7 +30,9 @@ struct ParityOptions {
   // Only one prompt is judged, and its ratios are not: their limits hold for whole prompt sets, and
   // a few steps vary more.
   bool one_prompt = false;
-  bool repeat_without_logits = true;  // decodes with and without logits must give equal ids
+  // Runs free too, without logits, as timed launches do: ids must be equal. Else the one run is
+  // teacher-forced.
+  bool free_runs = true;
   std::function<std::string(int32_t)> text_of = {};  // printable text of one id; may be unset
   std::function<void(const std::string& prompt, int done, int total)> on_progress = {};
 };

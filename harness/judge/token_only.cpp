@@ -65,7 +65,7 @@ void judge_group(const Alternatives& group, const std::vector<int32_t>& ids,
   }
 }
 
-// Decodes each group's prompt free-running, twice with options.repeat_without_logits.
+// Decodes each group's prompt free-running, twice with options.free_runs.
 void judge_groups(Engine& engine, const std::vector<Alternatives>& groups,
                   const ParityOptions& options, ParityReport& report, Findings& findings) {
   int done = 0;
@@ -74,7 +74,7 @@ void judge_groups(Engine& engine, const std::vector<Alternatives>& groups,
     for (const ReferencePrompt* p : group) steps = std::max(steps, p->steps.size());
     const ReferencePrompt& first = *group.front();
     std::vector<int32_t> ids;
-    for (int run = 0; run < (options.repeat_without_logits ? 2 : 1); ++run) {
+    for (int run = 0; run < (options.free_runs ? 2 : 1); ++run) {
       start_prompt(engine, first);
       const std::vector<int32_t> again =
           checked_decode(engine, static_cast<int>(steps), nullptr, nullptr, first.name, findings);

@@ -241,8 +241,17 @@ TEST_CASE("other ids with logits than without: NONDETERMINISTIC") {
                                     " in a forced run with logits"));
   CHECK(find_check(p, Check::kRepeats)->status == CheckStatus::kPassed);  // free runs are equal
   ParityOptions once;
-  once.repeat_without_logits = false;
+  once.free_runs = false;
   CHECK(judge({.at_step = flips_with_logits}, once).verdict == Verdict::kPass);
+  once.vocab = kFakeVocab;
+  FakeEngine sound(good()), fails({.at_step = [](const At& at, std::vector<float>&, int32_t&) {
+    if (at.position == 5) throw Error(ErrorKind::kRuntime, "fails");
+  }});
+  CHECK(judge_parity(sound, reference(), once).strict_matched == 2 * kSteps);
+  CHECK(sound.resets == 4);
+  ParityReport none;
+  CHECK_THROWS_AS(judge_parity(fails, reference(), once, none), Error);
+  CHECK(none.rows.empty());
 }
 
 TEST_CASE("equal free runs that differ are NONDETERMINISTIC before any wrong token they give") {
@@ -277,12 +286,9 @@ TEST_CASE("equal free runs that differ are NONDETERMINISTIC before any wrong tok
   wrong.at_step = [](const At& at, std::vector<float>&, int32_t& id) {
     if (at.position == 5 && !at.with_logits) id = (id + 1) % kFakeVocab;
   };
-  FakeEngine sound(good()), once(wrong);
-  ParityOptions two_runs{.vocab = kFakeVocab};
-  two_runs.repeat_without_logits = false;
-  judge_parity(sound, reference(), two_runs);
-  judge_parity(once, reference(), two_runs);
-  CHECK(once.resets == sound.resets + 4);  // the first prompt that fails, and no other
+  FakeEngine once(wrong);
+  judge_parity(once, reference(), {.vocab = kFakeVocab});
+  CHECK(once.resets == 2 * 4 + 4);  // two runs of four prompts; of the first that fails, four more
   wrong.deterministic = false;
   CHECK(find_check(judge(wrong), Check::kRepeats) == nullptr);
 }
