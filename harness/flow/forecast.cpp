@@ -25,7 +25,7 @@ constexpr int kContext = 192;  // context that the measured engines allocate
 constexpr int kJudgedSteps = 16, kTimedSteps = 16;
 constexpr size_t kMostTries = 5;
 constexpr int64_t kSlowBytes = 100'000'000;  // a step that reads more is slow on a CPU
-constexpr double kEnoughS = 0.6, kSlowS = 0.5, kTooSlowS = 3;
+constexpr double kEnoughS = 0.6, kSlowS = 0.5, kTooSlowS = 1.5;
 // Assumed time of judging one logit of a step if no reference allows a measurement: 20 ms for
 // 152,000 logits, an estimate.
 constexpr double kJudgedLogitS = 1.3e-7;
@@ -243,7 +243,9 @@ void Forecaster::measure(const CaseJob& job, const CaseServices& services, bool 
   for (const CaseEngine& engine : job.engines) {
     if (whole || !is_file_engine(engine.name)) names.push_back(engine.name);
   }
-  names.insert(names.end(), {kHeadFp32Name, kTruthName});
+  const bool has_judge = std::find(names.begin(), names.end(), kJudgeName) != names.end();
+  if (!has_judge) names.emplace_back(kHeadFp32Name);
+  names.emplace_back(kTruthName);
   for (const std::string& name : names) {
     if (services.stop()) throw Interrupted{};
     const bool is_truth = name == kTruthName;
@@ -265,6 +267,9 @@ void Forecaster::measure(const CaseJob& job, const CaseServices& services, bool 
       // The case meets this error too, and turns it into a verdict.
     }
   }
+  // The run with an fp32 head is the judge's but for the last matmul.
+  if (has_judge && model.paces.contains(kJudgeName))
+    model.paces[kHeadFp32Name] = model.paces[kJudgeName];
   models_[job.model.name] = std::move(model);
 }
 
@@ -315,7 +320,8 @@ Forecast Forecaster::forecast(const CaseJob& job) const {
   return result;
 }
 
-// Each engine walks the prompts three times: freely, with logits, and forced without logits.
+// Each engine walks the prompts three times: freely, with logits, and forced without logits; the run
+// with an fp32 head walks them with logits alone.
 double Forecaster::judging(const CaseJob& job, const Measured& model, Forecast& forecast) const {
   double seconds = model.load_s;
   std::vector<GreedyReference> references = model.references.all;
@@ -344,7 +350,9 @@ double Forecaster::judging(const CaseJob& job, const Measured& model, Forecast& 
     for (const GreedyReference& reference : references) {
       if (name == kHeadFp32Name && reference.token_only) continue;
       const GreedyReference part = baseline ? baseline_part(reference) : reference;
-      judged_s += steps_of(part.prompts) * pace.judged_s() + 3 * prefills_s(pace, part.prompts) +
+      const bool once = name == kHeadFp32Name;
+      judged_s += steps_of(part.prompts) * (pace.judged_s() - (once ? pace.step_s : 0)) +
+                  (once ? 1 : 3) * prefills_s(pace, part.prompts) +
                   static_cast<double>(part.prompts.size()) * pace.prompt_s;
     }
     return judged_s;
