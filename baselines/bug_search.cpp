@@ -20,6 +20,10 @@ using at::Tensor;
 
 constexpr size_t kPaired = 5;    // of the best single bugs, each is tried with each other
 constexpr size_t kRefined = 24;  // of the best bugs of the first run, how many go on to the others
+// A bug that leaves at most kClear of the logits' error is the one: only kBehindClear further ones are
+// tried, because its variants stand beside it.
+constexpr double kClear = 0.01;
+constexpr size_t kBehindClear = 16;
 constexpr size_t kRounded = 3;   // of the best bugs, how many are run in bf16 too
 constexpr size_t kBatchedRows = 128;  // runs of at most so many rows go through the model together
 constexpr int64_t kMostTies = 8;      // of a step whose id tells anything
@@ -110,6 +114,7 @@ class Search {
     BugFits result;
     result.known = static_cast<int>(known_.size());
     truth_ = tried({}, {}, {});
+    first_distance_ = truth_.distance;
     go_on(truth_);
     if (with_logits()) truth_.fit.error = 1;
     result.truth = truth_.fit;
@@ -117,6 +122,7 @@ class Search {
     if (!with_logits() && truth_.fit.wrong < kEnoughIds) return result;
     try_known();
     result.tried = static_cast<int>(tried_.size());
+    result.timed_out = left_ > 0;
     sort();
     // The first run tells most bugs apart; only the best are tried on the others.
     if (tried_.size() > kRefined) tried_.resize(kRefined);
@@ -237,16 +243,32 @@ class Search {
     return one;
   }
 
-  // Each known bug alone, until the time is over.
+  // Whether a bug that was tried on the first run explains all runs.
+  bool is_clear(Tried one) const {
+    constexpr double kMost = kClear * kClear;
+    if (!with_logits() || !(one.distance <= kMost * first_distance_)) return false;
+    go_on(one);
+    return one.distance <= kMost * truth_.distance;
+  }
+
+  // Adds a known bug; whether another is to be tried.
+  bool add(Tried one) {
+    if (is_clear(one)) left_ = std::min(left_, kBehindClear + 1);
+    tried_.push_back(std::move(one));
+    return --left_ > 0 && now() < end_;
+  }
+
+  // Each known bug alone, until one is clear or the time is over.
   void try_known() {
-    for (auto bug = known_.begin(); bug != known_.end() && now() < end_;) {
+    left_ = known_.size();
+    for (auto bug = known_.begin(); bug != known_.end() && left_ > 0 && now() < end_;) {
       const auto other = std::find_if(
           bug, known_.end(), [](const KnownBug& known) { return known.deviation.layer < 0; });
       if (bug != other) {
         try_layers({bug, other});
         bug = other;
       } else {
-        tried_.push_back(tried({bug->deviation}, bug->name, bug->text));
+        add(tried({bug->deviation}, bug->name, bug->text));
         ++bug;
       }
     }
@@ -258,8 +280,7 @@ class Search {
     for (const KnownBug& bug : bugs) deviations.push_back(bug.deviation);
     model_.each_alone(
         batches_.front().runs.front(), deviations, [&](size_t i, const Tensor& logits) {
-          tried_.push_back(tried({deviations[i]}, bugs[i].name, bugs[i].text, &logits));
-          return now() < end_;
+          return add(tried({deviations[i]}, bugs[i].name, bugs[i].text, &logits));
         });
   }
 
@@ -319,6 +340,8 @@ class Search {
   std::vector<KnownBug> known_;
   int tail_ = -1;  // rows of the head that no run scores; -1: no logits are shown
   Tried truth_;
+  double first_distance_ = 0;  // the truth's, of the first run alone
+  size_t left_ = 0;            // known bugs that are still to be tried
   std::vector<Tried> tried_;
 };
 

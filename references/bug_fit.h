@@ -37,6 +37,7 @@ struct BugFits {
   std::vector<BugFit> best;  // the best first, at most kBestFits; none: nothing was tried
   BugFit truth;              // no bug; its error is 1
   int tried = 0, known = 0;  // of the bugs that this model can have
+  bool timed_out = false;    // the time was over before all were tried
 };
 inline constexpr int kBestFits = 8;
 

@@ -149,7 +149,7 @@ Diagnosis conclude_diagnosis(const BugFits& fits, double rms_limit) {
     diagnosis.error = fits.best.front().error;
     if (fits.best.size() > 1) diagnosis.next_error = fits.best[1].error;
   }
-  if (fits.tried < fits.known) {
+  if (fits.timed_out) {
     diagnosis.text += fmt::format("; {} of {} known bugs were not tried in {:g} s",
                                   fits.known - fits.tried, fits.known, kDiagnosisSeconds);
   }

@@ -91,7 +91,8 @@ void describe_fields(V& v, Tag<BugFit>) {
 template <typename V>
 void describe_fields(V& v, Tag<BugFits>) {
   using F = BugFits;
-  list_fields(v, "best", &F::best, "truth", &F::truth, "tried", &F::tried, "known", &F::known);
+  list_fields(v, "best", &F::best, "truth", &F::truth, "tried", &F::tried, "known", &F::known,
+              "timed_out", &F::timed_out);
 }
 template <typename V>
 void describe_fields(V& v, Tag<Stress>) {

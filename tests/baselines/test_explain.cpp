@@ -135,7 +135,21 @@ TEST_CASE("explain: bugs are found by logits, two together too, whatever is pref
     CHECK(one.best[1].error > 0.2);
     CHECK(one.best.size() == kBestFits);
     CHECK(one.truth.error == 1);
-    CHECK(one.tried == one.known);
+    // It is clear, so the search ends 16 bugs behind it.
+    const auto bugs = known_bugs(tiny().config, 20);
+    const auto found = std::find_if(bugs.begin(), bugs.end(),
+                                    [](const auto& bug) { return bug.name == "rope_interleaved"; });
+    CHECK(one.tried == found - bugs.begin() + 1 + 16);
+    CHECK(one.tried < one.known);
+    CHECK_FALSE(one.timed_out);
+  }
+  // It explains the first run alone, then the second alone.
+  const ObservedRun run = run_with({PlantedFault::kRopeInterleaved}),
+                    other = run_with({PlantedFault::kRotateSign});
+  for (const auto& runs : {std::vector{run, other}, {other, run}}) {
+    const BugFits neither = explained(runs);
+    CHECK(neither.tried == neither.known);
+    CHECK_FALSE(neither.timed_out);
   }
   // Each of the two leaves more than half of the error.
   const BugFits two = explained({run_with({PlantedFault::kRotateSign, PlantedFault::kLayerTwice})});
@@ -269,6 +283,7 @@ TEST_CASE("explain: without time no bug is tried") {
   const BugFits none = explained({run_with({PlantedFault::kRopeInterleaved})}, 0);
   CHECK(none.best.empty());
   CHECK(none.tried == 0);
+  CHECK(none.timed_out);
   CHECK(none.known > 100);
 }
 

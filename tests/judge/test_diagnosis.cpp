@@ -137,6 +137,8 @@ TEST_CASE("diagnosis by ids: the bugs that give all of them") {
 TEST_CASE("diagnosis: bugs that were not tried are counted") {
   BugFits fits = by_ids({fit("a", -1)});
   fits.tried = 99;
+  CHECK(concluded(fits).text == "the ids are those of: text of a");
+  fits.timed_out = true;
   CHECK(concluded(fits).text ==
         "the ids are those of: text of a; 1 of 100 known bugs were not tried in 20 s");
   fits.best.clear();
