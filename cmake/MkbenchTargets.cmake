@@ -95,6 +95,7 @@ function(mkbench_test name)
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE mkbench_options mkbench_test_main ${ARG_LIBS})
   mkbench_compile_quickly(${name} mkbench_test_main)
+  set_property(TARGET ${name} PROPERTY UNITY_BUILD ${MKBENCH_BATCHES})
   add_test(NAME ${name} COMMAND ${name} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   set_tests_properties(${name} PROPERTIES LABELS ${ARG_LABEL} SKIP_RETURN_CODE 77 TIMEOUT ${ARG_TIMEOUT}
     PROCESSORS ${ARG_THREADS} RUN_SERIAL ${alone})

@@ -52,7 +52,7 @@ Report report_from(int least, double factor) {
   return r;
 }
 
-const VersionRow& row_of(const VersionGate& gate, const std::string& engine) {
+const VersionRow& gated_row(const VersionGate& gate, const std::string& engine) {
   for (const VersionRow& row : gate.rows) {
     if (row.engine == engine) return row;
   }
@@ -72,13 +72,13 @@ TEST_CASE("a gate of two reports leaves too few processes INCONCLUSIVE") {
   };
   const VersionGate few = gate_of(8, 8, 1.1);
   CHECK((few.verdict == Verdict::kInconclusive && few.exit_code == 5));
-  CHECK(row_of(few, kHead).base_processes == 5);
-  CHECK(row_of(few, kHead).verdict == Verdict::kInconclusive);
-  CHECK(row_of(few, kHead).reason == kReason);
+  CHECK(gated_row(few, kHead).base_processes == 5);
+  CHECK(gated_row(few, kHead).verdict == Verdict::kInconclusive);
+  CHECK(gated_row(few, kHead).reason == kReason);
   CHECK(gate_of(8, 8, 1).verdict == Verdict::kInconclusive);
   // The stricter one of both reports counts.
-  CHECK(row_of(gate_of(5, 8, 1), kBase).reason == kReason);
-  CHECK(row_of(gate_of(8, 5, 1), kBase).reason == kReason);
+  CHECK(gated_row(gate_of(5, 8, 1), kBase).reason == kReason);
+  CHECK(gated_row(gate_of(8, 5, 1), kBase).reason == kReason);
   CHECK(gate_of(5, 5, 1.1).verdict == Verdict::kRegression);
   CHECK(gate_of(5, 5, 1).verdict == Verdict::kPass);
 }
@@ -86,7 +86,7 @@ TEST_CASE("a gate of two reports leaves too few processes INCONCLUSIVE") {
 TEST_CASE("a comparison of two builds leaves too few processes INCONCLUSIVE") {
   const VersionGate few = gate_builds(report_from(8, 1.1), "old", "new", {});
   CHECK(few.verdict == Verdict::kInconclusive);
-  CHECK(row_of(few, "ring").reason == kReason);
+  CHECK(gated_row(few, "ring").reason == kReason);
   CHECK(gate_builds(report_from(8, 1), "old", "new", {}).verdict == Verdict::kInconclusive);
   CHECK(gate_builds(report_from(5, 1.1), "old", "new", {}).verdict == Verdict::kRegression);
   CHECK(gate_builds(report_from(5, 1), "old", "new", {}).verdict == Verdict::kPass);

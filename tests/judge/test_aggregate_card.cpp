@@ -29,7 +29,7 @@ CaseReport watched_case(double ms) {
   return c;
 }
 
-const EngineReport& aggregated(CaseReport& c) {
+const EngineReport& with_card_figures(CaseReport& c) {
   aggregate(c, 0.95, 1, false);
   return c.engines[1];
 }
@@ -43,7 +43,7 @@ std::string markdown(const CaseReport& c) {
 
 TEST_CASE("energy a token is mean power times the time of a token") {
   CaseReport c = watched_case(100);
-  const EngineReport& e = aggregated(c);
+  const EngineReport& e = with_card_figures(c);
   REQUIRE(e.card.energy_j.value);
   CHECK(*e.card.energy_j.value == Approx(0.4 * e.ms_per_tok->mean));
   CHECK(e.card.energy_s == Approx(1));
@@ -52,7 +52,7 @@ TEST_CASE("energy a token is mean power times the time of a token") {
 
 TEST_CASE("energy is absent with its reason") {
   const auto reason = [](CaseReport& c) {
-    const EngineReport& e = aggregated(c);
+    const EngineReport& e = with_card_figures(c);
     CHECK_FALSE(e.card.energy_j.value);
     return e.card.energy_j.reason;
   };
@@ -82,7 +82,7 @@ TEST_CASE("dropped blocks are counted by reason and told below the table") {
                                            : i == 3 ? "power cap"
                                                     : "slow clock";
   }
-  aggregated(c);
+  with_card_figures(c);
   CHECK((e.card.dropped == 3 && e.card.with_others == 1 && e.card.unfit == 0));
   CHECK(e.card.share == Approx(3.0 / 14));
   CHECK(c.comparisons[0].verdict == "INCONCLUSIVE");
@@ -93,14 +93,14 @@ TEST_CASE("dropped blocks are counted by reason and told below the table") {
   // A sample that stands and is unfit counts as well, by the median of those that stand.
   e.dropped_samples.resize(2);
   e.samples[2].card->sm_clock_mhz = 1900;
-  aggregated(c);
+  with_card_figures(c);
   CHECK((e.card.dropped == 1 && e.card.unfit == 1));
   CHECK(e.card.share == Approx(2.0 / 12));
   CHECK(c.comparisons[0].verdict == "FASTER");
   CHECK_THAT(markdown(c), ContainsText("(slow clock 2) and run again; 1 more were kept\n"));
   e.dropped_samples.clear();
   e.samples[3].card->sm_clock_mhz = 1900;
-  aggregated(c);
+  with_card_figures(c);
   CHECK((e.card.share == 0.2 && c.comparisons[0].verdict == "FASTER"));
 }
 
@@ -114,7 +114,7 @@ TEST_CASE("blocks with and without readings show what these cost") {
       if (!watched) s.card.reset();
     }
   }
-  const EngineReport& e = aggregated(c);
+  const EngineReport& e = with_card_figures(c);
   REQUIRE(e.card.watching_costs.value);
   CHECK(*e.card.watching_costs.value == Approx(0.0005));
   CHECK(e.card.watching_costs_ci);  // a pair in each of five processes
@@ -122,9 +122,9 @@ TEST_CASE("blocks with and without readings show what these cost") {
   for (EngineReport& one : c.engines) {
     for (Sample& s : one.samples) s.process = 0;
   }
-  CHECK_FALSE(aggregated(c).card.watching_costs_ci);  // five pairs of one process
+  CHECK_FALSE(with_card_figures(c).card.watching_costs_ci);  // five pairs of one process
   CaseReport all = watched_case(100);
-  CHECK_FALSE(aggregated(all).card.watching_costs.value);
+  CHECK_FALSE(with_card_figures(all).card.watching_costs.value);
 }
 
 TEST_CASE("clocks that differ a little in all samples fail the engine") {
@@ -132,9 +132,9 @@ TEST_CASE("clocks that differ a little in all samples fail the engine") {
   EngineReport& e = c.engines[1];
   e.clock_overhead = ClockOverhead{.runs = 20, .event_ms = 0.1, .event_sd_ms = 0.01};
   for (Sample& s : e.samples) s.times.event_ms = s.times.host_ms - 0.1;
-  CHECK(aggregated(c).verdict == Verdict::kPass);
+  CHECK(with_card_figures(c).verdict == Verdict::kPass);
   for (Sample& s : e.samples) s.times.event_ms = 0.985 * s.times.host_ms - 0.1;
-  CHECK(aggregated(c).verdict == Verdict::kIntegrity);
+  CHECK(with_card_figures(c).verdict == Verdict::kIntegrity);
   CHECK_THAT(e.reasons.back(), ContainsText("clocks disagree in all samples: host and events"));
   CHECK_FALSE(e.ms_per_tok);
 }

@@ -16,7 +16,7 @@ using namespace mkbench::testing;
 
 namespace {
 
-constexpr int kLayers = 4, kWidth = 16;
+constexpr int kModelLayers = 4, kWidth = 16;
 
 // States of a made-up model of four layers: the truth's value plus an error in each element.
 std::vector<float> state(uint64_t key, double error, uint64_t error_seed) {
@@ -30,7 +30,7 @@ std::vector<float> state(uint64_t key, double error, uint64_t error_seed) {
 
 // An engine with errors of size `error` before a layer (or a KV row of it) and ten times that
 // after.
-FakeBehaviour states_of(double error, uint64_t seed, int bad_layer = kLayers, int bad_row = -1,
+FakeBehaviour states_of(double error, uint64_t seed, int bad_layer = kModelLayers, int bad_row = -1,
                         double worse = 10) {
   FakeBehaviour b;
   b.hidden = [=](const std::vector<int32_t>& context, int layer) {
@@ -58,7 +58,7 @@ std::string localised(const FakeBehaviour& behaviour,
     step.token = 5;
     prompt.steps.push_back(step);
   }
-  return localise({k, t, b}, kLayers, kFakeVocab, prompt, 6, last);
+  return localise({k, t, b}, kModelLayers, kFakeVocab, prompt, 6, last);
 }
 
 // The KV rows of the walk above.
@@ -99,7 +99,7 @@ TEST_CASE("localiser: the first layer and the first KV row that leave the band")
   CHECK_THAT(localised(states_of(1e-3, 3)),
              ContainsText("every hidden state's NMSE is at most 4 times") &&
                  ContainsText("every KV row's NMSE is at most 4 times"));
-  for (int layer = 0; layer < kLayers; ++layer) {
+  for (int layer = 0; layer < kModelLayers; ++layer) {
     const std::string line = localised(states_of(1e-3, 3, layer, 4));
     INFO(line);
     CHECK_THAT(line, ContainsText("prompt 'p' position 8: layer " + std::to_string(layer)));
@@ -182,8 +182,8 @@ TEST_CASE("localiser: a step of one KV row tells the query's part of a layer fro
 TEST_CASE("localiser: the errors of all layers, and states that are missing or of another size") {
   LastStep last;
   localised(states_of(1e-3, 3, 2), states_of(1e-3, 2), &last);
-  REQUIRE(last.by_layer.size() == kLayers);
-  for (int layer = 0; layer < kLayers; ++layer) {
+  REQUIRE(last.by_layer.size() == kModelLayers);
+  for (int layer = 0; layer < kModelLayers; ++layer) {
     const ErrorAt& e = last.by_layer[static_cast<size_t>(layer)];
     CHECK(e.at == layer);
     CHECK(e.limit == kBandFactor * e.baseline_error);

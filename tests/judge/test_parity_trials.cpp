@@ -17,7 +17,7 @@ using namespace mkbench::testing;
 
 namespace {
 
-constexpr double kBaselineNoise = 0.02;
+constexpr double kNoise = 0.02;
 const double kSweepLimit = limits_of(PrecisionClass::kBf16).sweep;
 
 void go_on() {}
@@ -61,7 +61,7 @@ ParityReport isolate(const FakeBehaviour& behaviour, const EngineFactory& make_s
 }
 
 SweepTruth live_truth(int steps, int longest, int32_t first = 0) {
-  FakeEngine truth, head({.noise_seed = 1, .noise = kBaselineNoise});
+  FakeEngine truth, head({.noise_seed = 1, .noise = kNoise});
   return live_sweep(truth, head, kFakeVocab, {first}, steps, longest, [] { return true; });
 }
 
@@ -243,7 +243,7 @@ TEST_CASE("sweep: the lengths of parity.md, once each") {
 
 TEST_CASE("sweep: one wrong cache length is named, on either way to it") {
   const SweepTruth truth = live_truth(100, 600);
-  const FakeBehaviour good{.noise_seed = 2, .noise = kBaselineNoise};
+  const FakeBehaviour good{.noise_seed = 2, .noise = kNoise};
   const ParityReport right = sweep(good, truth);
   INFO(right.reason);
   CHECK(right.verdict == Verdict::kPass);
@@ -269,7 +269,7 @@ TEST_CASE("sweep: one wrong cache length is named, on either way to it") {
 
 TEST_CASE("sweep: the first wrong step is told once, as it was judged") {
   const SweepTruth truth = live_truth(100, 600);
-  FakeBehaviour b{.noise_seed = 2, .noise = kBaselineNoise};
+  FakeBehaviour b{.noise_seed = 2, .noise = kNoise};
   b.at_step = [](const At& at, std::vector<float>& z, int32_t& id) {
     if (at.position < 76) return;
     id = (id + 1) % kFakeVocab;

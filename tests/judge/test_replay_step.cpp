@@ -10,7 +10,7 @@ using namespace mkbench::testing;
 
 namespace {
 
-constexpr double kLimit = 3;
+constexpr double kMostError = 3;
 constexpr int kStep = 70;  // in the second call of a walk with logits
 
 struct Repeated {
@@ -36,11 +36,11 @@ Repeated repeated(const FakeBehaviour& behaviour, int32_t first_id = 0, double d
   options.pairwise_d = d;
   options.text_of = [](int32_t id) { return "<" + std::to_string(id) + ">"; };
   const FailedStep step = replay_step({engine, truth, baseline}, prompt, kStep, options);
-  return {step, verdict_of(step, kLimit)};
+  return {step, verdict_of(step, kMostError)};
 }
 
 // An engine that emits another id at the repeated step, with the logits that say so.
-FakeBehaviour emits(int32_t other) {
+FakeBehaviour giving(int32_t other) {
   return {.noise_seed = 6, .noise = 0.02, .at_step = [=](const At& at, auto& z, int32_t& id) {
             if (at.position != 2 + kStep) return;
             id = other >= 0 ? other : id;
@@ -72,7 +72,7 @@ TEST_CASE("a sound engine's step is exact, and its walk can be rebuilt from the 
 TEST_CASE("a wrong token, one that is missing and one outside the vocabulary are FAIL_TOKEN") {
   const int32_t right = repeated({}).step.expected;
   for (const int32_t id : {(right + 1) % kFakeVocab, 9999}) {
-    const auto [step, verdict] = repeated(emits(id));
+    const auto [step, verdict] = repeated(giving(id));
     CHECK(step.found == id);
     CHECK(step.verdict == StepVerdict::kWrong);
     // No logits say an id outside the vocabulary.
@@ -146,7 +146,7 @@ TEST_CASE("a step that was judged by another limit keeps it") {
 }
 
 TEST_CASE("a repetition keeps the id that was judged, and says what another run gives") {
-  const FailedStep judged = repeated(emits((repeated({}).step.expected + 1) % kFakeVocab)).step;
+  const FailedStep judged = repeated(giving((repeated({}).step.expected + 1) % kFakeVocab)).step;
   FakeEngine truth, baseline({.noise_seed = 5, .noise = 0.02}), sound;
   const FailedStep again = repeat_step({sound, truth, baseline}, judged, {.vocab = kFakeVocab});
   CHECK(again.found == judged.found);
