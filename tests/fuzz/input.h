@@ -25,6 +25,11 @@ inline void expect(bool holds, const char* promise) {
   if (!holds) broken(promise);
 }
 
+// One of the target's mutations of JSON, else libFuzzer's own; returns the new size. `prefix`: bytes in
+// front of the document, of which the first four are its length where there are any. What follows the
+// document stays.
+size_t mutate_json(uint8_t* data, size_t size, size_t max_size, unsigned seed, size_t prefix);
+
 // Text that a terminal shows as one line: something, UTF-8, and no control character.
 bool is_line(std::string_view text);
 

@@ -140,8 +140,6 @@ void mutate(json& document, Random& random) {
 
 namespace mkbench::fuzz {
 
-// `prefix`: bytes in front of the document, of which the first four are its length where there are
-// any. What follows the document stays.
 size_t mutate_json(uint8_t* data, size_t size, size_t max_size, unsigned seed, size_t prefix) {
   Random random(seed);
   if (below(random, 4) == 0 || size < prefix) return LLVMFuzzerMutate(data, size, max_size);
@@ -164,8 +162,3 @@ size_t mutate_json(uint8_t* data, size_t size, size_t max_size, unsigned seed, s
 }
 
 }  // namespace mkbench::fuzz
-
-extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max_size,
-                                          unsigned seed) {
-  return mkbench::fuzz::mutate_json(data, size, max_size, seed, MKBENCH_FUZZ_PREFIX);
-}

@@ -21,7 +21,7 @@
 #include "tests/fuzz/input.h"
 
 extern "C" {
-// json_mutator.cpp has it, for targets whose input is JSON.
+// json_target.cpp has it, for targets whose input is JSON.
 __attribute__((weak)) size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max_size,
                                                      unsigned seed);
 size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t max_size);

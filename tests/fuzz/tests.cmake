@@ -1,6 +1,7 @@
 # Fuzz targets: the readers of what strangers write. With MKBENCH_FUZZ (clang) each is a libFuzzer program; in other builds
 # it runs the seeds and the committed corpus, as a test, and mutates them for as long as it is told.
-mkbench_library(mkbench_fuzz_input SOURCES fuzz/input.cpp PUBLIC mkbench_base PRIVATE fmt::fmt)
+mkbench_library(mkbench_fuzz_input SOURCES fuzz/input.cpp fuzz/json_mutator.cpp
+  PUBLIC mkbench_base PRIVATE fmt::fmt nlohmann_json::nlohmann_json)
 
 add_executable(fuzz_seeds fuzz/seeds.cpp)
 target_link_libraries(fuzz_seeds PRIVATE mkbench_options mkbench_input_cases mkbench_wire mkbench_cli)
@@ -33,7 +34,7 @@ function(mkbench_fuzz_target name library)
   add_dependencies(fuzz_corpus ${target}_corpus)
   add_dependencies(${target} ${target}_corpus)
   if(DEFINED ARG_JSON)
-    target_sources(${target} PRIVATE fuzz/json_mutator.cpp)
+    target_sources(${target} PRIVATE fuzz/json_target.cpp)
     target_compile_definitions(${target} PRIVATE MKBENCH_FUZZ_PREFIX=${ARG_JSON})
   endif()
   if(MKBENCH_FUZZ)
