@@ -24,7 +24,7 @@ constexpr size_t kRefined = 24;  // of the best bugs of the first run, how many 
 // tried, because its variants stand beside it.
 constexpr double kClear = 0.01;
 constexpr size_t kBehindClear = 16;
-constexpr size_t kRounded = 3;   // of the best bugs, how many are run in bf16 too
+constexpr size_t kRounded = 3;        // of the best bugs, how many are run in bf16 too
 constexpr size_t kBatchedRows = 128;  // runs of at most so many rows go through the model together
 constexpr int64_t kMostTies = 8;      // of a step whose id tells anything
 constexpr double kAsWrong = 0.25;  // least error of a run's logits, over that of the failing run's
@@ -278,10 +278,10 @@ class Search {
   void try_layers(std::span<const KnownBug> bugs) {
     std::vector<Deviation> deviations;
     for (const KnownBug& bug : bugs) deviations.push_back(bug.deviation);
-    model_.each_alone(
-        batches_.front().runs.front(), deviations, [&](size_t i, const Tensor& logits) {
-          return add(tried({deviations[i]}, bugs[i].name, bugs[i].text, &logits));
-        });
+    model_.each_alone(batches_.front().runs.front(), deviations,
+                      [&](size_t i, const Tensor& logits) {
+                        return add(tried({deviations[i]}, bugs[i].name, bugs[i].text, &logits));
+                      });
   }
 
   // The bugs on the other batches.

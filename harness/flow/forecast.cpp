@@ -199,6 +199,11 @@ bool is_known(const std::map<std::string, StepPace>& paces, const std::string& n
   return false;
 }
 
+StepPace pace_or_none(const std::map<std::string, StepPace>& paces, const char* name) {
+  const auto found = paces.find(name);
+  return found != paces.end() ? found->second : StepPace{};
+}
+
 // Extra time of a step at `depth`, because it also reads `depth` KV rows: the fastest engine's time
 // for that many bytes. Scaling an engine's own step would overestimate one whose launches take
 // longer than its reads.
@@ -243,11 +248,10 @@ void Forecaster::measure(const CaseJob& job, const CaseServices& services, bool 
   for (const CaseEngine& engine : job.engines) {
     if (whole || !is_file_engine(engine.name)) names.push_back(engine.name);
   }
-  const bool has_judge = std::find(names.begin(), names.end(), kJudgeName) != names.end();
-  if (!has_judge) names.emplace_back(kHeadFp32Name);
-  names.emplace_back(kTruthName);
+  names.insert(names.end(), {kHeadFp32Name, kTruthName});
   for (const std::string& name : names) {
     if (services.stop()) throw Interrupted{};
+    if (model.paces.contains(name)) continue;
     const bool is_truth = name == kTruthName;
     if (is_truth && is_analytic(job.model.row) && !job.whole_parity) continue;
     try {
@@ -263,13 +267,11 @@ void Forecaster::measure(const CaseJob& job, const CaseServices& services, bool 
       else if (with_logits != nullptr && engine->capabilities().logits)
         measure_judging(now, *engine, name, *with_logits, model.shape, pace);
       model.paces[name] = pace;
+      if (name == kJudgeName) model.paces[kHeadFp32Name] = pace;  // alike but for the last matmul
     } catch (const Error&) {
       // The case meets this error too, and turns it into a verdict.
     }
   }
-  // The run with an fp32 head is the judge's but for the last matmul.
-  if (has_judge && model.paces.contains(kJudgeName))
-    model.paces[kHeadFp32Name] = model.paces[kJudgeName];
   models_[job.model.name] = std::move(model);
 }
 
@@ -320,15 +322,11 @@ Forecast Forecaster::forecast(const CaseJob& job) const {
   return result;
 }
 
-// Each engine walks the prompts three times: freely, with logits, and forced without logits; the run
-// with an fp32 head walks them with logits alone.
+// An engine walks the prompts freely, with logits, and forced without; the fp32 head with logits.
 double Forecaster::judging(const CaseJob& job, const Measured& model, Forecast& forecast) const {
   double seconds = model.load_s;
   std::vector<GreedyReference> references = model.references.all;
-  const auto pace_of = [&](const char* name) {
-    const auto found = model.paces.find(name);
-    return found != model.paces.end() ? found->second : StepPace{};
-  };
+  const auto pace_of = [&](const char* name) { return pace_or_none(model.paces, name); };
   if (model.references.live) {
     GreedyReference live;
     for (const auto& ids : live_parity_prompts(job, model.shape, references)) {
@@ -337,9 +335,8 @@ double Forecaster::judging(const CaseJob& job, const Measured& model, Forecast& 
       live.prompts.back().steps.resize(kLiveSteps);
     }
     const double steps = steps_of(live.prompts);
-    for (const char* name : {kTruthName, kHeadFp32Name, kJudgeName}) {
+    for (const char* name : {kTruthName, kHeadFp32Name, kJudgeName})
       seconds += pace_of(name).logits_s * steps + prefills_s(pace_of(name), live.prompts);
-    }
     seconds += pace_of(kTruthName).open_s;
     references.insert(references.begin(), live);
   }
@@ -387,10 +384,8 @@ double Forecaster::trials(const CaseJob& job, const Measured& model, const StepP
     own_s += pace.prefill_s + pace.rows_s(length) + steps * pace.logits_s;
   double truth_s = 0;
   if (!is_analytic(job.model.row)) {
-    for (const char* name : {kTruthName, kHeadFp32Name}) {
-      const auto found = model.paces.find(name);
-      if (found != model.paces.end()) truth_s += lengths * found->second.logits_s;
-    }
+    for (const char* name : {kTruthName, kHeadFp32Name})
+      truth_s += lengths * pace_or_none(model.paces, name).logits_s;
   }
   return std::min(own_s, job.time_budget_s) + std::min(truth_s, job.time_budget_s) +
          kFreshProcesses * (kProcessS + prompts * repeated_s);
@@ -428,8 +423,7 @@ double Forecaster::timing(const CaseJob& job, const Measured& model, Forecast& f
     if (other || job.judged) seconds += pace.open_s;
     if (steps.processes > 1) seconds += pace.open_s * steps.processes;
     if (job.cuda()) seconds += pace.open_s + step_s * std::min(tokens, 64);
-    const double call_s = step_s * tokens;
-    if (call_s > timeout_s_) {
+    if (const double call_s = step_s * tokens; call_s > timeout_s_) {
       forecast.refusals.emplace_back(
           Verdict::kTimeout, fmt::format("a decode of {} tokens by {} takes about {:.0f} s, "
                                          "--timeout is {:g} s",
