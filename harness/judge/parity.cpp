@@ -316,7 +316,7 @@ class Judge {
   }
 
   void judge_strict(const ParityReport& report, Findings& findings) const {
-    if (report.strict_steps == 0) return;
+    if (report.strict_steps == 0 || !options_.free_runs) return;
     findings.ran(Check::kStrict);
     if (report.strict_matched == report.strict_steps) return;
     findings.fail(Check::kStrict, Verdict::kFailToken,

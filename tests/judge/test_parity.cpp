@@ -240,12 +240,12 @@ TEST_CASE("other ids with logits than without: NONDETERMINISTIC") {
   CHECK_THAT(p.reason, ContainsText(" in a free run without logits, " + std::to_string(second) +
                                     " in a forced run with logits"));
   CHECK(find_check(p, Check::kRepeats)->status == CheckStatus::kPassed);  // free runs are equal
-  ParityOptions once;
-  once.free_runs = false;
+  const ParityOptions once{.vocab = kFakeVocab, .free_runs = false};
   CHECK(judge({.at_step = flips_with_logits}, once).verdict == Verdict::kPass);
-  once.vocab = kFakeVocab;
   FakeEngine sound(good());
-  CHECK(judge_parity(sound, reference(), once).strict_matched == 2 * kSteps);
+  const ParityReport forced = judge_parity(sound, reference(), once);
+  CHECK(forced.strict_matched == 2 * kSteps);
+  CHECK(find_check(forced, Check::kStrict)->status == CheckStatus::kNotApplicable);
   CHECK(sound.resets == 4);
   FakeEngine failing({.at_step = [](const At&, auto&, int32_t&) { throw std::bad_alloc(); }});
   ParityReport none;
