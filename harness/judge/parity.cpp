@@ -138,7 +138,7 @@ class Judge {
       const int32_t free_id = free_ids.empty() ? forced[t].id : free_ids[t];
       report.rows.push_back(
           judge_step(prompt, static_cast<int>(t), free_id, forced[t], forked, report));
-      forked = forked || (!free_ids.empty() && free_id != prompt.steps[t].token);
+      forked = forked || free_id != prompt.steps[t].token;
     }
     report.steps += static_cast<int>(forced.size());
   }
