@@ -7,12 +7,13 @@
 #include <cctype>
 #include <cstdio>
 
+#include "harness/judge/budget.h"
 #include "harness/report/print_stderr.h"
 
 namespace mkbench {
 namespace {
 
-constexpr auto kQuietBetweenLines = std::chrono::seconds(10);
+constexpr double kQuietBetweenLinesS = 10;
 
 std::string bar(int done, int total) {
   constexpr int kWidth = 20;
@@ -35,7 +36,10 @@ bool locale_is_utf8(const EnvironmentLookup& lookup) {
 }
 
 ProgressDisplay::ProgressDisplay(bool quiet, bool verbose)
-    : quiet_(quiet), verbose_(verbose), terminal_(isatty(STDERR_FILENO) != 0) {}
+    : quiet_(quiet),
+      verbose_(verbose),
+      terminal_(isatty(STDERR_FILENO) != 0),
+      begin_s_(steady_seconds()) {}
 
 void ProgressDisplay::start_case(const std::string& name, int number, int total) {
   case_ = total > 1 ? fmt::format("case {}/{} {}", number, total, name) : name;
@@ -54,15 +58,14 @@ void ProgressDisplay::show(const StageProgress& now) {
     bar_shown_ = true;
     return;
   }
-  const auto clock = std::chrono::steady_clock::now();
+  const double now_s = steady_seconds();
   const bool new_stage = stage != last_stage_;
-  const bool due = clock - last_line_ > kQuietBetweenLines;
+  const bool due = now_s - last_line_s_ > kQuietBetweenLinesS;
   if (!(verbose_ && new_stage) && !due) return;
   if (now.total) text += fmt::format(" {}/{}", now.done.value_or(0), *now.total);
-  const auto since_start = std::chrono::duration_cast<std::chrono::seconds>(clock - begin_);
-  print_stderr("mkbench: {} s: {}\n", since_start.count(), text);
+  print_stderr("mkbench: {:.0f} s: {}\n", now_s - begin_s_, text);
   last_stage_ = stage;
-  last_line_ = clock;
+  last_line_s_ = now_s;
 }
 
 void ProgressDisplay::clear() {

@@ -1,7 +1,6 @@
 // Progress on stderr: a bar on a terminal, else an occasional line with the seconds since the start.
 #pragma once
 
-#include <chrono>
 #include <string>
 
 #include "harness/cli/command_line.h"
@@ -26,8 +25,8 @@ class ProgressDisplay {
   bool quiet_, verbose_, terminal_;
   std::string case_, last_stage_;
   bool bar_shown_ = false;
-  const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
-  std::chrono::steady_clock::time_point last_line_{};
+  const double begin_s_;
+  double last_line_s_ = 0;
 };
 
 }  // namespace mkbench

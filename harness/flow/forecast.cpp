@@ -343,11 +343,11 @@ double Forecaster::judging(const CaseJob& job, const Measured& model, Forecast& 
   const auto judge = [&](const std::string& name, bool baseline) {
     if (!is_known(model.paces, name, forecast)) return 0.0;
     const StepPace& pace = model.paces.at(name);
+    const bool once = name == kHeadFp32Name;
     double judged_s = 0;
     for (const GreedyReference& reference : references) {
-      if (name == kHeadFp32Name && reference.token_only) continue;
+      if (once && reference.token_only) continue;
       const GreedyReference part = baseline ? baseline_part(reference) : reference;
-      const bool once = name == kHeadFp32Name;
       judged_s += steps_of(part.prompts) * (pace.judged_s() - (once ? pace.step_s : 0)) +
                   (once ? 1 : 3) * prefills_s(pace, part.prompts) +
                   static_cast<double>(part.prompts.size()) * pace.prompt_s;

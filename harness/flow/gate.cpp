@@ -226,10 +226,10 @@ void Gate::judge(Engine& engine, const std::string& name, const FittingReference
   engine.audit();
 }
 
-ParityReport Gate::judge_baseline(Engine& engine, const std::string& name, bool free_runs) {
+ParityReport Gate::judge_baseline(Engine& engine, const std::string& name) {
   ParityOptions options = options_for(engine, name);
   options.is_baseline = true;
-  options.free_runs = free_runs;
+  options.free_runs = name != kHeadFp32Name;  // of that run only the error ratios are wanted
   ParityReport report;
   judge(engine, name, {references_.all, {}}, options, nullptr, report);
   return report;
@@ -284,14 +284,14 @@ bool Gate::pass_judge(Contestant& contestant) {
     // Stays open until the findings are sent, because the memory in use is read at that moment.
     std::unique_ptr<Engine> head_fp32;
     if (references_.live) head_fp32 = add_live_reference(*contestant.engine);
-    report = judge_baseline(*contestant.engine, contestant.name, true);
+    report = judge_baseline(*contestant.engine, contestant.name);
     const bool has_logits = std::any_of(references_.all.begin(), references_.all.end(),
                                         [](const GreedyReference& r) { return !r.token_only; });
     if (has_logits) {
       // The judge's own logits are rounded to bf16, so they give no meaningful error ratio. The
       // ratios come from the judge's run with the last matmul in fp32.
       if (!head_fp32) head_fp32 = make(kHeadFp32Name);
-      const ParityReport ratios = judge_baseline(*head_fp32, kHeadFp32Name, false);
+      const ParityReport ratios = judge_baseline(*head_fp32, kHeadFp32Name);
       report.r_rms = ratios.r_rms;
       report.r_rms_limit = ratios.r_rms_limit;
       for (const CheckResult& check : ratios.checks) merge_check(report.checks, check);

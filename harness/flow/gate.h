@@ -75,7 +75,7 @@ class Gate {
   ParityOptions options_for(const Engine& engine, const std::string& name) const;
   void judge(Engine& engine, const std::string& name, const FittingReferences& references,
              ParityOptions options, const TimeBudget* budget, ParityReport& report);
-  ParityReport judge_baseline(Engine& engine, const std::string& name, bool free_runs);
+  ParityReport judge_baseline(Engine& engine, const std::string& name);
   void set_first_ratchet(const Engine& engine, ParityOptions& options) const;
   void set_ratchet(const Engine& engine, const GreedyReference& reference,
                    ParityOptions& options) const;

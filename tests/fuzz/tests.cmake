@@ -1,6 +1,6 @@
 # Fuzz targets: the readers of what strangers write. With MKBENCH_FUZZ (clang) each is a libFuzzer program; in other builds
 # it runs the seeds and the committed corpus, as a test, and mutates them for as long as it is told.
-mkbench_library(mkbench_fuzz_input SOURCES fuzz/input.cpp fuzz/json_mutator.cpp
+mkbench_library(mkbench_fuzz_input OPTIMIZED SOURCES fuzz/input.cpp fuzz/json_mutator.cpp
   PUBLIC mkbench_base PRIVATE fmt::fmt nlohmann_json::nlohmann_json)
 
 add_executable(fuzz_seeds fuzz/seeds.cpp)
