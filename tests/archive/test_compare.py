@@ -54,11 +54,11 @@ class Compare(CliTest):
         self.assertEqual(self.mkbench("verify", str(self.out)).returncode, 0)
 
     def test_a_slower_head(self):
-        sound, slow = PLUGINS / "slowed-cpu" / "sound.so", PLUGINS / "slowed-cpu" / "slow_400.so"
-        gate = self.gate_of(self.compare(sound, slow), REGRESSION)
+        base, slow = PLUGINS / "slowed-cpu" / "pace_1.so", PLUGINS / "slowed-cpu" / "pace_6.so"
+        gate = self.gate_of(self.compare(base, slow), REGRESSION)
         self.assertTrue(2 < gate["rows"][0]["ratio"] < 12, gate["rows"][0])
         self.assertEqual(gate["rows"][0]["engine"], str(slow))
-        self.assertIn("slow_400.so", (self.out / "gate-junit.xml").read_text())
+        self.assertIn("pace_6.so", (self.out / "gate-junit.xml").read_text())
 
     def test_what_is_refused(self):
         self.build("old")

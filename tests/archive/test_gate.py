@@ -47,8 +47,8 @@ class GateTest(CliTest):
 
 class Gate(GateTest):
     def test_two_versions(self):
-        self.report_of("sound", "base")
-        self.report_of("slow_400", "slow")
+        self.report_of("pace_1", "base", n=8)
+        self.report_of("pace_6", "slow", n=8)
 
         done = self.gate("base", "slow", "--junit", "gate.xml", "-o", "json")
         self.assertEqual(done.returncode, REGRESSION, done.stdout + done.stderr)

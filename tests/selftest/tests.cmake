@@ -17,8 +17,8 @@ set(mkbench_timing_faults sound sound_copy remembers_prompts remembers_inputs de
   no_norm part_of_the_head ids_later last_id_first pads spins uneven crashes slow_prefill wrong_then_hangs
   catches_up slow_logits)
 mkbench_library_copies(timing_cpu timing_faults.cpp timing-cpu ${mkbench_timing_faults} half_the_heads)
-set(mkbench_slowed sound sound_copy slow_1 slow_2 slow_5 slow_400)
-mkbench_library_copies(slowed_cpu slowed_cpu.cpp slowed-cpu ${mkbench_slowed})
+set(mkbench_slowed sound sound_copy slow_1 slow_2 slow_5)
+mkbench_library_copies(slowed_cpu slowed_cpu.cpp slowed-cpu ${mkbench_slowed} pace_1 pace_6)
 foreach(library timing_cpu slowed_cpu)
   target_compile_options(${library} PRIVATE -Wno-subobject-linkage)  # they include naive_cpu.cpp
 endforeach()
