@@ -1,16 +1,11 @@
 #include "harness/device/host_machine.h"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <sys/statvfs.h>
 #include <sys/utsname.h>
 
-#include <algorithm>
 #include <cctype>
-#include <chrono>
 #include <fstream>
 #include <iterator>
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
@@ -20,7 +15,6 @@
 #include <utility>
 #include <vector>
 
-#include "harness/settings/values.h"
 #include "references/base/free_memory.h"
 #include "references/base/usable_cores.h"
 
@@ -153,31 +147,6 @@ int64_t resident_bytes(int pid) {
       return 1024 * kilobytes;
   }
   return 0;
-}
-
-std::vector<Requirement> parse_requirements(std::string_view flag, const std::string& text) {
-  std::vector<Requirement> all;
-  for (const std::string& word : parse_word_list(flag, text)) {
-    const size_t equals = word.find('=');
-    Requirement one{word.substr(0, equals), equals < word.size() ? word.substr(equals + 1) : ""};
-    if (std::find(std::begin(kRequirementKeys), std::end(kRequirementKeys), one.key) ==
-        std::end(kRequirementKeys)) {
-      bad_usage(fmt::format("--require: '{}' is unknown; known: {}", one.key,
-                            fmt::join(kRequirementKeys, ", ")));
-    }
-    if (one.wanted.empty())
-      bad_usage(fmt::format("--require: '{}' has no value; wanted {}=VALUE", word, one.key));
-    if (one.key != "gpu") {
-      const char* wanted = one.key == "cores" ? "a number of cores" : "a number of GB";
-      one.number = parse_number<double>(fmt::format("require: {}", one.key), one.wanted,
-                                        std::numeric_limits<double>::min(), 1e9, wanted);
-    }
-    const auto same = [&](const Requirement& r) { return r.key == one.key; };
-    if (std::any_of(all.begin(), all.end(), same))
-      bad_usage(fmt::format("--require: '{}' is given twice", one.key));
-    all.push_back(std::move(one));
-  }
-  return all;
 }
 
 }  // namespace mkbench

@@ -1,12 +1,10 @@
-// Facts about the machine outside its GPUs, and what may be required of it.
+// Facts about the machine outside its GPUs.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
-#include <string_view>
-#include <vector>
 
 namespace mkbench {
 
@@ -17,16 +15,6 @@ struct Wsl {
   std::string windows_libcuda;  // path of Windows' libcuda; empty if missing
   std::string linux_libcuda;    // path of a Linux driver's libcuda, installed inside; else empty
 };
-
-// One requirement of `mkbench doctor --require gpu=5090,vram=32,..`, which checks a rented machine.
-struct Requirement {
-  std::string key;     // one of kRequirementKeys
-  std::string wanted;  // part of the card's name, or a number
-  double number = 0;   // value of `wanted`; not used for gpu
-};
-inline constexpr std::string_view kRequirementKeys[] = {"gpu", "vram", "ram", "cores", "disk"};
-// Reads "gpu=5090,vram=32". Throws Error(kBadInput) naming the flag.
-std::vector<Requirement> parse_requirements(std::string_view flag, const std::string& text);
 
 // This machine, as far as the process's container shows it.
 struct HostMachine {

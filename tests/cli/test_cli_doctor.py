@@ -1,4 +1,4 @@
-"""`mkbench doctor`: formats, --strict, --require, the Python that is asked; `mkbench list errors`."""
+"""`mkbench doctor`: formats, --strict, the Python that is asked; `mkbench list errors`."""
 
 import json
 import pathlib
@@ -69,26 +69,12 @@ class Doctor(CliTest):
             self.assertEqual([item["topic"] for item in self.problems], ["driver"])
             self.assertTrue(self.problems[0]["what_to_do"])
 
-    def test_require(self):
-        report = self.json("--python", "none", "--require", "ram=1e6,cores=0.1,gpu=RTX 9999,vram=9999", status=6)
-        self.assertEqual(report["unmet"], 3)
-        rows = {item["topic"]: item for item in report["required"]}
-        for key in ("ram", "gpu", "vram"):
-            self.assertEqual(rows[f"require {key}"]["finding"], "problem")
-            self.assertRegex(rows[f"require {key}"]["text"], "^found .*, wanted ")
-        self.assertEqual(rows["require cores"]["finding"], "ok")
-        for text in ("vrma=32", "vram=much", "vram", "gpu=", "cores=0"):
-            refused = self.mkbench("doctor", "--require", text)
-            self.assertEqual((refused.returncode, refused.stdout), (2, ""), text)
-            self.assertRegex(refused.stderr, r"^mkbench: error: --require: [^\n]*\n$")
-
     def test_python(self):
-        done = self.mkbench("doctor", "--python", self.python(), "--require", "ram=0.1,cores=0.1,disk=0.1")
+        done = self.mkbench("doctor", "--python", self.python())
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("## Python, for engines in Python", done.stdout)
         self.assertRegex(done.stdout, r"- ok +Python +3\.12\.3 \(/opt/py/bin/python\)\n")
         self.assertRegex(done.stdout, r"- note +torch +not installed\n +-> /opt/py/bin/python -m pip install torch==")
-        self.assertRegex(done.stdout, r"- ok +require cores +found ")
         self.assertIn("looking at the packages of", done.stderr)
 
     def test_a_python_that_dies_or_is_not_there_is_no_problem_of_mkbench(self):

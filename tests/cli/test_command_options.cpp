@@ -54,19 +54,10 @@ TEST_CASE("audit's flags") {
 }
 
 TEST_CASE("doctor's flags") {
-  const std::vector<std::string> given = {"doctor",    "-o",       "json",      "--strict",
-                                          "--python",  "none",     "--require", "gpu=5090",
-                                          "--require", "cores=7.5"};
+  const std::vector<std::string> given = {"doctor", "-o", "json", "--strict", "--python", "none"};
   CHECK((value_of({"doctor"}, "output") == "md" && value_of({"doctor"}, "strict").empty()));
-  CHECK(
-      (value_of(given, "output") == "json" && value_of(given, "require") == "gpu=5090,cores=7.5"));
-  CHECK(value_of(given, "strict") == "true");
+  CHECK((value_of(given, "output") == "json" && value_of(given, "strict") == "true"));
   CHECK(settings_of<CommandSettings>(given).python == "none");
-  const std::vector<Requirement> all =
-      parse_requirements("require", "gpu=RTX 5090,vram=32,cores=7.5");
-  REQUIRE(all.size() == 3);
-  CHECK((all[0].key == "gpu" && all[0].wanted == "RTX 5090"));
-  CHECK((all[1].number == 32 && all[2].key == "cores" && all[2].number == 7.5));
 }
 
 TEST_CASE("a path that is there is one word, whatever its name") {

@@ -9,6 +9,7 @@ target_compile_definitions(test_host_python PRIVATE
 
 # Set-up, other machines and installing. test_bundle: real git, apt-get, dpkg and pip on stand-in packages.
 mkbench_python_test(test_house_setup)
+mkbench_python_test(test_offer TIMEOUT 120)
 mkbench_python_test(test_gpu_gate)
 mkbench_python_test(test_update_ratchet)
 mkbench_python_test(test_bundle TIMEOUT 300)
