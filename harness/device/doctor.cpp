@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 
 #include "harness/report/known_errors.h"
 #include "references/base/data_root.h"
@@ -145,10 +144,23 @@ class Judge {
     for (const DeviceInfo& d : list_.devices) judge_card(d, fmt::format("GPU {}", d.index));
     if (asked.unfit == Unfit::kNoSuchIndex)
       card_problem(fmt::format("GPU {}", in_.gpu), asked.reason, asked.what_to_do);
-    // If ring cannot run, plain can, so this is no problem.
-    if (asked.usable()) {
-      fine("megakernel", in_.ring_obstacle.empty() ? fmt::format("ring runs {}", in_.model)
-                                                   : "plain, not ring: " + in_.ring_obstacle);
+    if (asked.usable()) judge_megakernel();
+  }
+
+  // If ring cannot run, plain can, so this is no problem.
+  void judge_megakernel() {
+    constexpr char kTopic[] = "megakernel";
+    if (!in_.ring_obstacle.empty()) {
+      fine(kTopic, "plain, not ring: " + in_.ring_obstacle);
+      return;
+    }
+    const std::string text =
+        fmt::format("ring runs {}; its pace on this card: {}", in_.model, in_.ring_pace);
+    if (in_.ring_pace.ends_with("not measured")) {
+      add(Finding::kNote, kTopic, text,
+          "mkbench tune measures it, and prints the row for kernels/ring/tuning.cpp");
+    } else {
+      fine(kTopic, text);
     }
   }
 
@@ -176,6 +188,7 @@ class Judge {
               fmt::format("sudo nvidia-smi -i {} -pl {:.0f}, or report the limit too", d.index,
                           *s.default_power_limit_w));
     }
+    if (report_.checked && d.index == in_.gpu) judge_memory_clock(d, topic);
     if (s.compute_mode == "prohibited") {
       card_problem(topic, "compute mode prohibited: no program may compute on the card",
                    fmt::format("sudo nvidia-smi -i {} -c DEFAULT", d.index));
@@ -188,6 +201,24 @@ class Judge {
       others += fmt::format("{}{} {}", others.empty() ? "" : ", ", p.pid, p.name);
     warning(topic, fmt::format("{} other process(es): {}", s.processes.size(), others),
             "times are not to be trusted while others use the card; --gpu chooses another");
+  }
+
+  void judge_memory_clock(const DeviceInfo& d, const std::string& topic) {
+    const GpuState& s = d.state;
+    if (!s.memory_clock_mhz || !s.max_memory_clock_mhz) return;
+    const double share = memory_clock_share(s);
+    std::string text = fmt::format("memory at {} of {} MHz while it computes", *s.memory_clock_mhz,
+                                   *s.max_memory_clock_mhz);
+    if (d.pin_gb_per_s > 0) {
+      text += fmt::format(": its pins give {:.0f} of {:.0f} GB/s", share * d.pin_gb_per_s,
+                          d.pin_gb_per_s);
+    }
+    if (share >= kFullMemoryClock) {
+      fine(topic, text);
+    } else {
+      warning(topic, text,
+              fmt::format("if the clock was locked: sudo nvidia-smi -i {} -rmc", d.index));
+    }
   }
 
   // Only building needs a toolkit, so no finding here is a problem for a built mkbench.
@@ -364,37 +395,6 @@ class Judge {
   const DeviceInfo* card_;
 };
 
-// The row of one requirement: what was found and wanted; a problem if it is not met. vram, ram and
-// disk are in GB of 10^9 bytes, as offers state them; vram and ram are totals, disk is free space.
-DoctorItem judge_requirement(const Requirement& wanted, const DeviceInfo* card,
-                             const HostMachine& machine) {
-  constexpr double kAlmost = 0.5;  // a card sold as 48 GB shows 47.7 GB
-  bool met = false;
-  std::string text;
-  if (wanted.key == "gpu") {
-    const auto lower = [](std::string name) {
-      for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-      return name;
-    };
-    met = card != nullptr && lower(card->name).find(lower(wanted.wanted)) != std::string::npos;
-    text = fmt::format("found {}, wanted {}", card ? card->name : "none", wanted.wanted);
-  } else if (wanted.key == "cores") {
-    met = machine.cores >= wanted.number;
-    text = fmt::format("found {:.1f}, wanted {}", machine.cores, wanted.wanted);
-  } else {
-    const int64_t bytes = wanted.key == "ram"    ? machine.memory_total
-                          : wanted.key == "disk" ? machine.disk_free
-                          : card != nullptr      ? card->total_bytes
-                                                 : 0;
-    met = static_cast<double>(bytes) / kGb + kAlmost >= wanted.number;
-    text =
-        fmt::format("found {}{}, wanted {} GB", gb(bytes),
-                    wanted.key == "disk" ? " free in " + machine.disk_folder : "", wanted.wanted);
-  }
-  return {"require " + wanted.key, met ? Finding::kFine : Finding::kProblem, text,
-          met ? "" : "take another offer"};
-}
-
 void conclude(const DoctorInputs& inputs, DoctorReport& report) {
   const bool no_run = !inputs.torch_problem.empty() || !inputs.card_problem.empty();
   report.gpu_ready = report.usability.usable() && report.checked && report.check.ok &&
@@ -419,9 +419,6 @@ void conclude(const DoctorInputs& inputs, DoctorReport& report) {
 void judge_machine(const DoctorInputs& inputs, DoctorReport& report) {
   Judge(inputs, report).judge();
   const DeviceInfo* card = find_device(report.devices, inputs.gpu);
-  report.required.clear();
-  for (const Requirement& wanted : inputs.required)
-    report.required.push_back(judge_requirement(wanted, card, report.machine));
   report.python_items.clear();
   if (report.python)
     report.python_items = judge_python(*report.python, card, report.devices.driver_version);

@@ -39,13 +39,13 @@ struct DoctorInputs {
   std::string card_problem, torch_problem;
   std::string our_architectures;  // of mkbench's own kernels: "80;86;90a"
   std::string ring_obstacle;      // why the ring megakernel cannot run `model`; empty if it can
+  std::string ring_pace;          // what chose ring's pace on this card, if it can
   std::string torch_version, torch_cuda_version;
   std::string torch_architectures;  // "sm_80 sm_90", empty = unknown
   bool torch_cuda_available = false;
   std::string model;                // name of the default model: "synthetic"
   int64_t device_bytes_needed = 0;  // by `model` with all its engines
   int64_t host_bytes_needed = 0;
-  std::vector<Requirement> required;  // --require
 };
 
 struct DoctorReport {
@@ -58,14 +58,12 @@ struct DoctorReport {
   HostMachine machine;
   std::optional<PythonFacts> python;  // empty if no Python was queried
   std::vector<DoctorItem> items;
-  std::vector<DoctorItem> required;      // one row for each requirement
   std::vector<DoctorItem> python_items;  // rows about Python, never problems
   std::string verdict;                   // one sentence
   std::string next;  // the command to run next: set-up, or a run (on the CPU if no GPU is usable)
   bool gpu_ready = false;
 
   int problems() const;  // number of problems in `items`
-  int unmet() const;     // number of problems in `required`
 };
 
 // Judges the facts that `report` holds (devices, checks, toolkit, machine, python) and fills in its

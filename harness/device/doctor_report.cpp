@@ -63,12 +63,10 @@ nlohmann::json machine_json(const HostMachine& m) {
 }  // namespace
 
 int DoctorReport::problems() const { return count_problems(items); }
-int DoctorReport::unmet() const { return count_problems(required); }
 
 std::vector<std::string> doctor_lines(const DoctorReport& report, bool strict_would_fail) {
   std::vector<std::string> lines;
   add_lines("# mkbench doctor", report.items, lines);
-  add_lines("## Required", report.required, lines);
   add_lines("## Python, for engines in Python (mkbench runs without)", report.python_items, lines);
   lines.push_back("verdict: " + report.verdict);
   if (strict_would_fail) {
@@ -98,10 +96,8 @@ nlohmann::json to_json(const DoctorReport& report) {
           {"devices", devices},
           {"machine", machine_json(report.machine)},
           {"items", rows_json(report.items)},
-          {"required", rows_json(report.required)},
           {"python", python},
           {"problems", report.problems()},
-          {"unmet", report.unmet()},
           {"gpu_ready", report.gpu_ready},
           {"verdict", report.verdict},
           {"next", report.next}};

@@ -63,6 +63,21 @@ const char* compute_mode_text(nvmlComputeMode_t mode) {
 
 }  // namespace
 
+double memory_clock_share(const GpuState& state) {
+  if (!state.memory_clock_mhz || state.max_memory_clock_mhz.value_or(0) <= 0) return 1;
+  return static_cast<double>(*state.memory_clock_mhz) / *state.max_memory_clock_mhz;
+}
+
+void read_busy_memory_clock(const std::string& pci_bus_id, GpuState& state,
+                            const std::function<void()>& work) {
+  constexpr int kMostCalls = 100;
+  for (int calls = 0;; ++calls) {
+    state.memory_clock_mhz = read_gpu_state(pci_bus_id).memory_clock_mhz;
+    if (memory_clock_share(state) >= kFullMemoryClock || calls == kMostCalls) return;
+    work();
+  }
+}
+
 std::string throttle_text(uint64_t reasons) {
   std::string text;
   for (const ThrottleName& t : kThrottleNames) {

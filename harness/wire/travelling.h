@@ -153,8 +153,10 @@ struct WeightsPlace {
 
 struct RingObstacle {
   std::string model, obstacle;  // obstacle: empty if ring can run the model
+  std::string pace{};           // what chose ring's pace on this card, where it can run
   static void fields(auto& v) {
-    list_fields(v, "model", &RingObstacle::model, "obstacle", &RingObstacle::obstacle);
+    list_fields(v, "model", &RingObstacle::model, "obstacle", &RingObstacle::obstacle, "pace",
+                &RingObstacle::pace);
   }
 };
 

@@ -20,7 +20,7 @@ struct Tuning {
   PaceRange paces[kPaceRanges] = {};  // ascending; the first `until` of 0 ends the list
   StreamPace head_pace = {};
   int split_from = 0;          // 0 .. kMostRedundant
-  std::string_view chosen_by;  // the measurement behind the row, or a note that there is none
+  std::string_view chosen_by;  // the measurement behind the row, or a note that ends "not measured"
 };
 
 // The first row of the table that fits the card and the layer shape. There is always one.

@@ -32,13 +32,13 @@ nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char* bus, nvmlDevice_t* dev
 }
 
 nvmlReturn_t nvmlDeviceGetClockInfo(nvmlDevice_t, nvmlClockType_t type, unsigned* mhz) {
-  if (type != NVML_CLOCK_SM) return tell(2619, mhz);
+  if (type != NVML_CLOCK_SM) return tell(state.memory_clock_mhz, mhz);
   ++state.readings;
   state.stands_still.wait(true);
   return tell(state.sm_clock_mhz, mhz);
 }
 nvmlReturn_t nvmlDeviceGetMaxClockInfo(nvmlDevice_t, nvmlClockType_t type, unsigned* mhz) {
-  return tell(type == NVML_CLOCK_SM ? 1980 : 2619, mhz);
+  return tell(type == NVML_CLOCK_SM ? 1980 : state.max_memory_clock_mhz, mhz);
 }
 nvmlReturn_t nvmlDeviceGetApplicationsClock(nvmlDevice_t, nvmlClockType_t, unsigned* mhz) {
   return tell(state.application_clock_mhz, mhz);

@@ -21,6 +21,8 @@ struct FakeCard {
   FakeNvml& card = fake_nvml();
   FakeCard() {
     card.sm_clock_mhz = 1980;
+    card.memory_clock_mhz = card.max_memory_clock_mhz = 2619;
+    card.bus_bits = 5120;
     card.reasons = 0;
     card.answers = true;
     card.application_clock_mhz = card.default_clock_mhz = 1980;
@@ -61,6 +63,25 @@ TEST_CASE("a card tells bus width, clocks and which of them are set") {
   fake.card.default_clock_mhz.reset();
   CHECK(clock_setting(read_gpu_state(kFakeCard)).empty());
   CHECK_FALSE(read_gpu_state("00000000:99:00.0").memory_bus_bits);
+}
+
+TEST_CASE("the memory clock is read until it is full, or work does not raise it") {
+  FakeCard fake;
+  GpuState state = read_gpu_state(kFakeCard);
+  for (const unsigned raised : {949U, 950U}) {
+    fake.card.max_memory_clock_mhz = 1000;
+    fake.card.memory_clock_mhz = 400;
+    state = read_gpu_state(kFakeCard);
+    CHECK(memory_clock_share(state) == 0.4);
+    int calls = 0;
+    read_busy_memory_clock(kFakeCard, state, [&] {
+      if (++calls == 3) fake.card.memory_clock_mhz = raised;
+    });
+    CHECK(calls == (raised == 950 ? 3 : 100));
+    CHECK(state.memory_clock_mhz == static_cast<int>(raised));
+  }
+  state.max_memory_clock_mhz.reset();
+  CHECK(memory_clock_share(state) == 1);
 }
 
 TEST_CASE("a card is busy where kernels fill the driver's whole sample period") {

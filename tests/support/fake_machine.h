@@ -41,6 +41,7 @@ inline DoctorInputs inputs() {
   in.torch_architectures = "sm_80 sm_90 sm_100 sm_120";
   in.torch_cuda_available = true;
   in.model = "synthetic";
+  in.ring_pace = "a sweep";
   in.device_bytes_needed = int64_t{4} << 30;
   in.host_bytes_needed = int64_t{2} << 30;
   return in;

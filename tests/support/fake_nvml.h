@@ -8,6 +8,7 @@
 struct FakeNvml {
   std::atomic<int> readings = 0;  // of the SM clock
   std::atomic<unsigned> sm_clock_mhz = 1980;
+  unsigned memory_clock_mhz = 2619, max_memory_clock_mhz = 2619;
   std::atomic<unsigned long long> reasons = 0;
   std::atomic<bool> answers = true;  // false: every getter fails
   std::optional<unsigned> application_clock_mhz = 1980, default_clock_mhz = 1980;

@@ -22,19 +22,14 @@ namespace mkbench {
 namespace {
 
 struct DoctorSettings : CardSettings {
-  bool strict = false;                // any problem is exit code 6
-  std::vector<Requirement> required;  // what the machine must have
+  bool strict = false;  // any problem is exit code 6
   std::string format;
 };
 
 std::vector<Flag<DoctorSettings>> doctor_flags() {
   using D = DoctorSettings;
   return {
-      flag("strict", "Exit with 6 on any problem or unmet requirement.", &D::strict),
-      flag("require LIST",
-           "Requirements on the machine, as gpu=5090,vram=32,ram=32,cores=8,disk=20 (GB of 10^9 "
-           "bytes; total ram and vram, free disk here). Exit code 6 if one is not met.",
-           &D::required, parse_requirements),
+      flag("strict", "Exit with 6 on any problem.", &D::strict),
       flag("python PATH",
            "The Python whose torch and transformers are examined; none = no Python [the one that "
            "mkbench was set up with].",
@@ -105,7 +100,10 @@ void ask_hosts(const DoctorSettings& settings, const Invocation& invocation, Doc
   if (facts.card) {
     report.devices = facts.card->devices;
     inputs.our_architectures = facts.card->architectures;
-    for (const RingObstacle& of : facts.card->ring_obstacles) inputs.ring_obstacle = of.obstacle;
+    for (const RingObstacle& of : facts.card->ring_obstacles) {
+      inputs.ring_obstacle = of.obstacle;
+      inputs.ring_pace = of.pace;
+    }
     report.checked = facts.card->check.has_value();
     if (report.checked) report.check = *facts.card->check;
   } else {
@@ -126,7 +124,6 @@ int doctor_command(const DoctorSettings& settings, const Invocation& invocation)
   inputs.gpu = settings.gpu;
   inputs.cpu_only = settings.device == DeviceChoice::kCpu;
   inputs.model = kModel;
-  inputs.required = settings.required;
   DoctorReport report;
   report.toolkit = find_toolkit();
   report.machine = read_host_machine(std::filesystem::current_path());
@@ -137,8 +134,8 @@ int doctor_command(const DoctorSettings& settings, const Invocation& invocation)
   if (interrupt_count() > 0) throw Interrupted();
   judge_machine(inputs, report);
   // A machine without a GPU can still run the host twin, so without --strict it fails only if
-  // --device cuda or --require asks for more.
-  const bool fails = report.unmet() > 0 || (settings.strict && report.problems() > 0) ||
+  // --device cuda asks for more.
+  const bool fails = (settings.strict && report.problems() > 0) ||
                      (settings.device == DeviceChoice::kCuda && !report.gpu_ready);
   const int status = fails ? exit_code(Verdict::kUnsupportedDevice) : 0;
   print_report(report, settings.format, status);
