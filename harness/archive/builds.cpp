@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 
 #include "harness/archive/version_parts.h"
@@ -18,17 +19,21 @@ namespace fs = std::filesystem;
 // The subfolder of a build folder that holds its engines.
 constexpr char kEngines[] = "engines";
 
-TimeRatio ratio_of(const PairedSpeedup& s) {
+TimeRatio ratio_of(const PairedSpeedup& s, double confidence) {
   TimeRatio ratio{.ratio = s.speedup > 0 ? 1 / s.speedup : 0, .ci = {}};
   if (s.ci) ratio.ci = Interval{1 / s.ci->high, 1 / s.ci->low};
   ratio.base_processes = ratio.head_processes = s.processes;
+  if (s.ci && s.processes > 1) {
+    ratio.scatter = std::log(s.ci->high / s.ci->low) / 2 / t_quantile(confidence, s.processes - 1) *
+                    std::sqrt(s.processes);
+  }
   return ratio;
 }
 
 RatioIntervals paired_intervals(const EngineReport& base, const EngineReport& head,
                                 double confidence) {
   const std::vector<PairedBlocks> blocks = paired_blocks(base.samples, head.samples);
-  const auto at = [&](double level) { return ratio_of(paired_speedup(blocks, level, {})); };
+  const auto at = [&](double level) { return ratio_of(paired_speedup(blocks, level, {}), level); };
   // An interval over the blocks of one process says nothing about other processes.
   RatioIntervals found{at(confidence), at(std::max(confidence, kRegressionConfidence))};
   if (found.usual.base_processes < 2) found.usual.ci = found.strict.ci = {};

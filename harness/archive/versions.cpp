@@ -77,6 +77,15 @@ std::string evidence_text(const RatioIntervals& ratio, const RelativeRatio* rela
   return text;
 }
 
+// How many processes would tell, where the interval is too wide to: no control disagrees.
+std::string more_processes(const RatioIntervals& ratio, double allowed) {
+  const int enough = processes_to_tell(ratio.usual, allowed, kRegressionConfidence);
+  const bool told = regression_verdict(ratio, nullptr, allowed) != Verdict::kInconclusive;
+  if (told || enough <= std::min(ratio.usual.base_processes, ratio.usual.head_processes)) return {};
+  return fmt::format("; to tell {:g} % here: about {} processes of each (--processes {})",
+                     200 * allowed, enough, enough);
+}
+
 void compare_times(const EngineReport& base, const EngineReport& head, const Control& control,
                    const VersionGate& gate, VersionRow& row) {
   if (!both_have_times(base, head, row)) return;
@@ -235,6 +244,7 @@ void judge_times(const EngineReport& base, const EngineReport& head, const Ratio
   }
   row.verdict = regression_verdict(ratio, relative, gate.allowed);
   if (row.verdict != Verdict::kPass) row.reason = evidence_text(ratio, relative, gate.allowed, row);
+  if (row.verdict == Verdict::kInconclusive) row.reason += more_processes(ratio, gate.allowed);
   if (row.verdict == Verdict::kPass && takes_late_ids(base) && !takes_late_ids(head)) {
     row.verdict = Verdict::kInconclusive;
     row.reason = "HEAD knows its last input id before the clock begins, BASE does not";

@@ -228,7 +228,21 @@ TimeRatio unpaired_ratio(const ByProcess& base, const ByProcess& head, double co
   const double half = t_quantile(confidence, welch_freedom(before, after)) *
                       std::sqrt(*before.variance + *after.variance);
   result.ci = Interval{std::exp(change - half), std::exp(change + half)};
+  result.scatter =
+      std::sqrt(*before.variance * before.processes + *after.variance * after.processes);
   return result;
+}
+
+int processes_to_tell(const TimeRatio& ratio, double allowed, double confidence) {
+  constexpr int kMost = 1000;
+  constexpr double kNineOfTen = 1.2816;  // quantile of the normal distribution
+  if (!ratio.ci) return 0;
+  const double room = std::log((1 + 2 * allowed) / (1 + allowed));
+  for (int n = 2; n <= kMost; ++n) {
+    const double error = ratio.scatter / std::sqrt(n);
+    if ((t_quantile(confidence, n - 1) + kNineOfTen) * error <= room) return n;
+  }
+  return 0;
 }
 
 double SpeedMargin::value() const {

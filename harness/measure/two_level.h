@@ -67,10 +67,16 @@ struct TimeRatio {
   // numbers of processes. Absent below 2 processes on a side.
   std::optional<Interval> ci;
   int base_processes = 0, head_processes = 0;
+  double scatter = 0;  // standard error of ln(ratio) if each side had one process; 0 without `ci`
 };
 // ms/token by process. A side without processes gives the ratio 0. Throws Error(kRuntime) for a
 // process whose mean is not positive.
 TimeRatio unpaired_ratio(const ByProcess& base, const ByProcess& head, double confidence);
+
+// Processes of each side with which nine gates of ten would find a HEAD that takes 1 + 2 x `allowed` of
+// BASE's time: the whole interval of `ratio` at `confidence` lies above 1 + allowed. 0: unknown, or
+// more than a thousand.
+int processes_to_tell(const TimeRatio& ratio, double allowed, double confidence);
 
 // The smallest difference of two engines' times that a verdict may name on a machine.
 struct SpeedMargin {

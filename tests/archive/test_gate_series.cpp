@@ -189,6 +189,49 @@ TEST_CASE("2 % are found in processes that scatter as those of a card") {
   CHECK(gates_of_card(noisy, noisy, 8, 0, 300).regressions == 0);
 }
 
+TEST_CASE("as many processes as are said to tell 2 x the allowed share do tell it") {
+  constexpr double kAllowed = 0.005;  // as in gates_of_card()
+  std::mt19937_64 random(7);
+  for (const double scatter : {0.0017, 0.004, 0.01}) {
+    const Card card{scatter};
+    const TimeRatio pilot =
+        ratio_intervals(card.run(random, 400, 0).times, card.run(random, 400, 0).times, kConfidence)
+            .usual;
+    CHECK(pilot.scatter == Approx(scatter * std::sqrt(2)).epsilon(0.1));
+    const int enough = processes_to_tell(pilot, kAllowed, kRegressionConfidence);
+    CAPTURE(scatter, enough);
+    int found = 0, passes = 0;
+    for (int i = 0; i < 300; ++i) {
+      const auto n = static_cast<size_t>(enough);
+      const Version base = card.run(random, n, 0), slow = card.run(random, n, 2 * kAllowed),
+                    same = card.run(random, n, 0);
+      const auto verdict = [&](const Version& head) {
+        return regression_verdict(ratio_intervals(base.times, head.times, kConfidence), nullptr,
+                                  kAllowed);
+      };
+      found += verdict(slow) == Verdict::kRegression;
+      passes += verdict(same) == Verdict::kPass;
+    }
+    CHECK(found >= 240);
+    CHECK(found < 300);
+    CHECK(passes >= 285);
+  }
+}
+
+TEST_CASE("no number of processes is said where it is unknown, or beyond a thousand") {
+  TimeRatio ratio{.ratio = 1, .ci = Interval{0.9, 1.1}, .base_processes = 2, .head_processes = 2};
+  const auto needed = [&](double scatter) {
+    ratio.scatter = scatter;
+    return processes_to_tell(ratio, 0.01, 0.999);
+  };
+  CHECK(needed(0) == 2);
+  // With 1000: (3.3003 + 1.2816) x scatter / sqrt(1000) <= ln(1.02 / 1.01)
+  CHECK(needed(0.06798) == 1000);
+  CHECK(needed(0.06801) == 0);
+  ratio.ci.reset();
+  CHECK(needed(0) == 0);
+}
+
 TEST_CASE("verdicts by intervals") {
   const auto intervals = [](double low, double high, double strict_low) {
     RelativeRatio r;

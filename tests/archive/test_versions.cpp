@@ -119,6 +119,7 @@ TEST_CASE("the ceiling tells a change of the card") {
   CHECK((slow.verdict == Verdict::kInconclusive && slow.exit_code == 0));
   CHECK(*row_of(slow, "megakernel").relative.value == Approx(1));
   CHECK(holds(row_of(slow, "megakernel").reason, "over ceiling 0.00 %"));
+  CHECK_FALSE(holds(row_of(slow, "megakernel").reason, "to tell"));  // more processes would not
   CHECK(gate_of(base, card_takes(1.1), kStrict).exit_code == 5);
 
   // A ceiling that read in another way says nothing of the card: such a HEAD passes by its own time, and
@@ -399,6 +400,16 @@ TEST_CASE("two builds in one run: paired ratios by the engines' names") {
   CHECK(one.verdict == Verdict::kInconclusive);
   CHECK(holds(row_of(one, "ring").reason, "one process gives no interval"));
   CHECK_FALSE(row_of(one, "ring").ci);
+
+  // Processes 2 % to either side: ln(ratio) scatters by 0.0219, and of n it must lie within ln(1.02 /
+  // 1.01) by (t + 1.28) / sqrt(n): 4.67 x 0.0219 / sqrt(108) = 0.00985.
+  const VersionGate far = gate_of_builds(builds(1, [](Report& r) {
+    for (Sample& s : r.cases[0].engines[2].samples)
+      s.times.host_ms *= s.process % 2 == 0 ? 0.98 : 1.02;
+  }));
+  CHECK(far.verdict == Verdict::kInconclusive);
+  CHECK(holds(row_of(far, "ring").reason,
+              "; to tell 2 % here: about 108 processes of each (--processes 108)"));
 
   const VersionGate wrong = gate_of_builds(builds(0.5, [](Report& r) {
     r.cases[0].engines[2].verdict = Verdict::kFailToken;

@@ -37,6 +37,14 @@ def fill(source, language):
     source.write_text("".join(lines[:begin + 1]) + kernel(language) + "".join(lines[end:]))
 
 
+# An mkbench that only tells its flags and how it was called.
+HELPFUL = """#!/bin/sh
+if [ "$2" != --help ]; then echo "ran $*"
+elif [ "$1" = parity ]; then printf '  --model LIST  Models.\\n  --keep-going  Goes on where run has --processes.\\n'
+else printf '  --model LIST  Models.\\n  --processes N  Fresh ones.\\n  -n,--n-gen LIST  Tokens.\\n'; fi
+"""
+
+
 class NewEngineTest(CliTest):
     prompts = ("corpus-17", "other-2")
 
@@ -191,7 +199,25 @@ class C(NewEngineTest):
         self.assertEqual(status, 0, told)
         self.assertEqual(re.findall("^ran (.*)$", out, re.MULTILINE), [
             f"{name} --engine ./engine.so --device cpu --out reports/{name} on no model" for name in ("parity", "run")])
+        # A flag goes to the calls that have it, and to both where neither has it.
+        (repository / "scripts" / "run.sh").write_text(HELPFUL)
+        subprocess.run(git + ["commit", "-qam", "two"], check=True)
+        status, out, told = gate("cpu", "--model", "tiny", "--processes=3", "--keep-going", "-n", "8", "--odd", "1", **at,
+                                 GATE_MKBENCH_REF="HEAD")
+        self.assertEqual(re.findall("^ran (?:parity|run) .*/(.*)$", out, re.MULTILINE), [
+            "parity --model tiny --keep-going --odd 1", "run --model tiny --processes=3 -n 8 --odd 1"], told)
+        # The engine of an earlier commit is built beside this one, and both are timed in one run.
+        in_folder = ["git", "-C", str(folder), *git[3:]]
+        for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "one"]):
+            subprocess.run(in_folder + words, check=True)
+        for _ in range(2):  # also where the first one has left its working tree
+            status, out, told = gate("cpu", **at, GATE_MKBENCH_REF="HEAD", GATE_BASE_REF="HEAD")
+            self.assertEqual(status, 0, told)
+            self.assertIn("ran compare .gate-base/engine.so ./engine.so --fail-on inconclusive --device cpu --out "
+                          "reports/compare\n", out)
+            self.assertTrue((folder / ".gate-base" / "engine.so").exists())
         for args, variables, said in [
+            (("cpu",), at | {"GATE_BASE_REF": "v9", "GATE_MKBENCH_REF": "HEAD"}, "git has no commit 'v9' here"),
             (("gpu",), at, "device: found 'gpu', wanted cpu or cuda"), (("cpu",), {}, "there is no mkbench"),
             (("cpu",), at | {"GATE_MKBENCH_REF": "v9"}, "has no commit v9"),
         ]:
