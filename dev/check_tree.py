@@ -18,7 +18,7 @@ INDEX_OPTION = re.compile(r"--(?:extra-)?index-ur[l]|--trusted-hos[t]|PIP_INDEX_
 PUBLIC_HOSTS = (
     "apache.org", "arxiv.org", "creativecommons.org", "git-lfs", "github.com", "google.github.io",
     "huggingface.co", "json-schema.org", "matplotlib.org", "nvidia.com", "perfetto.dev", "purl.org", "pypi.org",
-    "pytorch.org", "w3.org",
+    "pythonhosted.org", "pytorch.org", "w3.org",
 )
 # Catch2 v2 and v3 use different names; tests/support/catch2.h hides the difference.
 CATCH2 = re.compile(r"\bCatc[h]::")

@@ -128,17 +128,15 @@ download() {
 
 # Downloads up to 200 MB of the wheel of torch that set-up fetches, and keeps nothing.
 judge_network() {
-  local index="${PIP_INDEX_URL:-https://pypi.org/simple}" lane page wheel begin bytes nanoseconds
+  local lane page wheel begin bytes nanoseconds
   [ -n "${wanted[network]:-}" ] || return 0
   lane="$(lane_rows | awk 'NR == 1 { print $1 }')"
-  page="$(download "$index/torch/")" ||
+  page="$(download https://pypi.org/simple/torch/)" ||
     { row problem network "not tried: no curl, wget or python3 (apt-get install curl)"; return 0; }
   wheel="$(grep -om 1 "href=\"[^\"#]*torch-$(pinned torch)-cp311-[^\"#]*x86_64.whl" <<< "$page" || true)"
-  wheel="${wheel#href=\"}"
-  [ -n "$wheel" ] || { row problem network "found no wheel of torch at $index/torch/"; return 0; }
-  case "$wheel" in http*) ;; *) wheel="$index/torch/$wheel" ;; esac
+  [ -n "$wheel" ] || { row problem network "found no wheel of torch at https://pypi.org/simple/torch/"; return 0; }
   begin="$(date +%s%N)"
-  bytes="$(download "$wheel" | head -c 200000000 | wc -c)"
+  bytes="$(download "${wheel#href=\"}" | head -c 200000000 | wc -c)"
   nanoseconds=$(($(date +%s%N) - begin))
   judge network "$(calculate "$bytes * 1e3 / $nanoseconds")" " MB/s" 0
 }

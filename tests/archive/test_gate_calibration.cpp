@@ -30,8 +30,8 @@ json calibration_from(int least) {
 }
 
 // A case of 5 processes with engines of two builds, of which the second one takes `factor` of the
-// other's time.
-Report report_from(int least, double factor) {
+// other's time, in odd processes more and in even ones less by `spread`.
+Report report_from(int least, double factor, double spread = 0) {
   Report r = testing::example_report();
   r.environment["gpu"]["uuid"] = "GPU-1";
   r.calibration["clock"] = calibration_from(least);
@@ -44,7 +44,7 @@ Report report_from(int least, double factor) {
     for (Sample& s : e.samples) {
       s.engine = e.name;
       if (e.name != kHead) continue;
-      s.times.host_ms *= factor;
+      s.times.host_ms *= factor * (s.process % 2 == 0 ? 1 - spread : 1 + spread);
       s.times.event_ms *= factor;
     }
   }
@@ -90,4 +90,16 @@ TEST_CASE("a comparison of two builds leaves too few processes INCONCLUSIVE") {
   CHECK(gate_builds(report_from(8, 1), "old", "new", {}).verdict == Verdict::kInconclusive);
   CHECK(gate_builds(report_from(5, 1.1), "old", "new", {}).verdict == Verdict::kRegression);
   CHECK(gate_builds(report_from(5, 1), "old", "new", {}).verdict == Verdict::kPass);
+}
+
+TEST_CASE("where the interval is too wide, the number of processes that would tell is said") {
+  // ln(ratio) scatters by 0.00548; of n processes, (t + 1.28) x 0.00548 / sqrt(n) must be at most
+  // ln(1.012 / 1.006).
+  const std::string kEnough = "; to tell 1.2 % here: about 23 processes of each (--processes 23)";
+  const VersionGate wide = gate_builds(report_from(5, 1, 0.005), "old", "new", {});
+  CHECK(wide.verdict == Verdict::kInconclusive);
+  CHECK_THAT(gated_row(wide, "ring").reason, ContainsText(kEnough));
+  const VersionGate slower = gate_builds(report_from(5, 1.1, 0.005), "old", "new", {});
+  CHECK(slower.verdict == Verdict::kRegression);
+  CHECK_THAT(gated_row(slower, "ring").reason, !ContainsText("to tell"));
 }

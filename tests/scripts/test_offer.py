@@ -13,12 +13,12 @@ CARDS = """case "$*" in
   *query-gpu*) echo '580.95.05, 12.0, NVIDIA GeForce RTX 5090' ;;
   *) echo 'CUDA Version: 13.0' ;;
 esac"""
-# The index has an older wheel, one for another machine, and the one that is downloaded, by a path beside the index.
+# The index has an older wheel, two for other machines, and the one that is downloaded.
 NETWORK = """case "${@: -1}" in
-  https://index/simple/torch/) for file in 2.10.0-cp311-cp311-manylinux_2_28_x86_64 %(pin)s-cp311-cp311-win_amd64 \\
+  https://pypi.org/simple/torch/) for file in 2.10.0-cp311-cp311-manylinux_2_28_x86_64 %(pin)s-cp311-cp311-win_amd64 \\
       %(pin)s-cp311-cp311-manylinux_2_28_aarch64 %(pin)s-cp311-cp311-manylinux_2_28_x86_64; do
-        echo "<a href=\\"../../files/torch-$file.whl#sha256=0\\">torch</a>"; done ;;
-  https://index/simple/torch/../../files/torch-%(pin)s-cp311-cp311-manylinux_2_28_x86_64.whl) head -c 5000000 /dev/zero ;;
+        echo "<a href=\\"https://files.pythonhosted.org/packages/torch-$file.whl#sha256=0\\">torch</a>"; done ;;
+  https://files.pythonhosted.org/packages/torch-%(pin)s-cp311-cp311-manylinux_2_28_x86_64.whl) head -c 5000000 /dev/zero ;;
   *) echo "$*" >&2; exit 22 ;;
 esac"""
 
@@ -97,16 +97,15 @@ class Offer(FakeMachine):
     def test_the_network_is_tried_by_the_wheel_that_set_up_fetches(self):
         pin = self.call("lane=13; pinned torch")[1]
         self.program("curl", NETWORK % {"pin": pin})
-        index = {"PIP_INDEX_URL": "https://index/simple"}
         for wanted, status in (("0.001", 0), ("999999999", 6)):
-            code, rows, _, said = self.offer(f"network={wanted}", **index)
+            code, rows, _, said = self.offer(f"network={wanted}")
             self.assertEqual(code, status, said)
             self.assertRegex(rows["network"][1], rf"found [0-9.]+ MB/s, wanted {wanted} MB/s")
         self.program("curl", "exit 6")
-        code, rows, _, _ = self.offer("network=1", **index)
+        code, rows, _, _ = self.offer("network=1")
         self.assertEqual(code, 6)
-        self.assertIn("found no wheel of torch at https://index/simple/torch/", rows["network"][1])
-        self.assertNotIn("network", self.offer("cores=1", **index)[1])  # not tried
+        self.assertIn("found no wheel of torch at https://pypi.org/simple/torch/", rows["network"][1])
+        self.assertNotIn("network", self.offer("cores=1")[1])  # not tried
 
     def test_set_up_would_stop(self):
         self.program("nvidia-smi", "echo '550.54, 9.0, NVIDIA H100'")
