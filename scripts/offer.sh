@@ -74,7 +74,7 @@ find_cards() {
 
 # The first card of the wanted name; where none has it, the first one of all.
 judge_card() {
-  local card line finding=problem mib power default_power clock name=none
+  local card line finding=problem mib="" power default_power clock name=none
   find_cards
   card="$(head -n 1 <<< "$cards")"
   while read -r line; do
@@ -86,13 +86,13 @@ judge_card() {
   [ -z "$card" ] || IFS=, read -r mib power default_power clock name <<< "${card//, /,}"
   [ -n "${wanted[gpu]:-}" ] || finding=ok
   row "$finding" gpu "found $name${wanted[gpu]:+, wanted ${wanted[gpu]}}"
-  if [ -n "$card" ]; then
+  if [[ "$mib" =~ ^[0-9]+$ ]]; then
     judge vram "$(calculate "$mib * 1048576 / 1e9")" " GB" 0.5 ", memory clock up to $clock MHz"
-    # Where the driver does not say, both are "[N/A]".
-    [ "$power" = "$default_power" ] ||
+    # Where the driver does not say, they are "[N/A]".
+    [[ "$power$default_power" == *[!0-9.]* ]] || [ "$(calculate "$power < $default_power" %d)" = 0 ] ||
       row warning gpu "power limit $power W, default $default_power W: slower than other such cards"
   elif [ -n "${wanted[vram]:-}" ]; then
-    row problem vram "found none, wanted ${wanted[vram]} GB"
+    row problem vram "found ${mib:-none}, wanted ${wanted[vram]} GB"
   fi
 }
 

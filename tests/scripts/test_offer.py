@@ -58,6 +58,12 @@ class Offer(FakeMachine):
         status, rows, last, _ = self.offer("gpu=A100,vram=90")
         self.assertEqual((status, last), (6, "offer: this machine will not do: gpu, vram"))
         self.assertIn("found NVIDIA GeForce RTX 5090, wanted A100", rows["gpu"][1])
+        # A limit above the default is no warning, nor is what the driver does not tell.
+        for limits, finding in (("700.00, 600.00", "ok"), ("599.99, 600.00", "warning"), ("[N/A], [N/A]", "ok")):
+            self.program("nvidia-smi", f"echo '81559, {limits}, 2619, NVIDIA X'")
+            self.assertEqual(self.offer("vram=80")[1]["gpu"][0], finding, limits)
+        self.program("nvidia-smi", "echo '[N/A], [N/A], [N/A], [N/A], NVIDIA GB10'")
+        self.assertIn("found [N/A], wanted 32 GB", self.offer("vram=32")[1]["vram"][1])
         self.program("nvidia-smi", "exit 9")
         self.assertEqual(self.offer("gpu=5090,vram=32")[2], "offer: this machine will not do: gpu, vram")
         self.assertEqual(self.offer()[0], 0)  # nothing was wanted
