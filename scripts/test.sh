@@ -17,4 +17,6 @@ build="$root/build/${MKBENCH_PRESET:-release}"
 # Variables of set-up, which neither the tests nor mkbench read.
 unset MKBENCH_PRESET MKBENCH_CUDA MKBENCH_CUDA_ARCHITECTURES MKBENCH_USE_PYPI_CUDA MKBENCH_JOBS
 case " $* " in *slow*) ;; *) set -- -LE slow "$@" ;; esac
-exec "$(dirname "$cmake")/ctest" --test-dir "$build" --output-on-failure --no-tests=error -j "$(nproc)" "$@"
+# One more than the cores: tests wait for processes that start, a quarter of their time.
+jobs=$(($(nproc) + 1))
+exec "$(dirname "$cmake")/ctest" --test-dir "$build" --output-on-failure --no-tests=error -j "$jobs" "$@"
