@@ -6,10 +6,10 @@ import pathlib
 import shutil
 import unittest
 
-from support.cli_support import BINARY, CliTest
+from support.cli_support import CliTest
 
 PLUGINS = pathlib.Path(os.environ["PLUGINS"])
-ENGINES = pathlib.Path(BINARY).parent.parent / "engines"
+ENGINES = PLUGINS.parents[1] / "engines"
 BAD_INPUT, REGRESSION = 2, 4
 
 

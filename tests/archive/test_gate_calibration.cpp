@@ -93,13 +93,13 @@ TEST_CASE("a comparison of two builds leaves too few processes INCONCLUSIVE") {
 }
 
 TEST_CASE("where the interval is too wide, the number of processes that would tell is said") {
-  // ln(ratio) scatters by 0.00548; of n processes, (t + 1.28) x 0.00548 / sqrt(n) must be at most
-  // ln(1.012 / 1.006).
-  const std::string kEnough = "; to tell 1.2 % here: about 23 processes of each (--processes 23)";
-  const VersionGate wide = gate_builds(report_from(5, 1, 0.005), "old", "new", {});
+  // ln(ratio) scatters by 0.01096, and (3.43 + 1.28) x 0.01096 / sqrt(76) lies within ln(1.012 /
+  // 1.006).
+  const std::string kEnough = "; to tell 1.2 % here: about 76 processes of each (--processes 76)";
+  const VersionGate wide = gate_builds(report_from(5, 1, 0.01), "old", "new", {});
   CHECK(wide.verdict == Verdict::kInconclusive);
   CHECK_THAT(gated_row(wide, "ring").reason, ContainsText(kEnough));
-  const VersionGate slower = gate_builds(report_from(5, 1.1, 0.005), "old", "new", {});
+  const VersionGate slower = gate_builds(report_from(5, 1.1, 0.01), "old", "new", {});
   CHECK(slower.verdict == Verdict::kRegression);
   CHECK_THAT(gated_row(slower, "ring").reason, !ContainsText("to tell"));
 }

@@ -241,6 +241,7 @@ TEST_CASE("the ratio of two runs, worked out by hand") {
   REQUIRE(r.ci);
   CHECK(std::log(r.ci->high) == Approx(0.4 + 4.30265 * std::sqrt(0.01 + 0.04 / 3)));
   CHECK(std::log(r.ci->low) == Approx(0.4 - 4.30265 * std::sqrt(0.01 + 0.04 / 3)));
+  CHECK(r.scatter == Approx(std::sqrt(0.02 + 0.04)));
   // Swapped sides give the inverse, ends swapped.
   const TimeRatio swapped = unpaired_ratio(run({0.3, 0.5, 0.7}), run({0, 0.2}), 0.95);
   CHECK(swapped.ratio == Approx(1 / r.ratio));
@@ -259,6 +260,20 @@ TEST_CASE("the ratio of two runs, worked out by hand") {
   CHECK(unpaired_ratio({}, {{1}}, 0.95).ratio == 0);
   CHECK(unpaired_ratio({{1}}, {{}}, 0.95).ratio == 0);
   CHECK_THROWS_AS(unpaired_ratio({{1}, {0, 0}}, {{1}}, 0.95), Error);
+}
+
+TEST_CASE("no number of processes is said where it is unknown, or beyond a thousand") {
+  TimeRatio ratio{.ratio = 1, .ci = Interval{0.9, 1.1}, .base_processes = 2, .head_processes = 2};
+  const auto needed = [&](double scatter) {
+    ratio.scatter = scatter;
+    return processes_to_tell(ratio, 0.01, 0.999);
+  };
+  CHECK(needed(0) == 2);
+  // With 1000: (3.3003 + 1.2816) x scatter / sqrt(1000) <= ln(1.02 / 1.01)
+  CHECK(needed(0.06798) == 1000);
+  CHECK(needed(0.06801) == 0);
+  ratio.ci.reset();
+  CHECK(needed(0) == 0);
 }
 
 TEST_CASE("paired speed-up is the geometric mean of ratios, and pairing removes common drift") {
