@@ -48,7 +48,7 @@ class FullDisk(CliTest):
             env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.addCleanup(process.kill)
         deadline = time.monotonic() + 60
-        while not self.out.exists() and time.monotonic() < deadline:
+        while not (self.out / "report.json").exists() and time.monotonic() < deadline:  # it has found the folder empty
             time.sleep(0.01)
         (self.out / "report.md.partial").mkdir()
         stdout, stderr = process.communicate(timeout=100)

@@ -132,8 +132,8 @@ class HostsTest(CliTest):
             os.kill(pid, signal.SIGKILL)
 
     def assert_nothing_left(self, files=True):
-        """Within a second after the end of a run no process of it is left, and no temporary file."""
-        deadline = time.monotonic() + 1
+        """Soon after the end of a run no process of it is left, and no temporary file."""
+        deadline = time.monotonic() + 20  # a killed process of a busy machine takes its time
         while self.left_processes() and time.monotonic() < deadline:
             time.sleep(0.02)
         self.assertEqual(self.left_processes(), {})
