@@ -9,7 +9,7 @@ program=offer
 
 usage() {
   cat << 'END'
-usage: scripts/offer.sh [gpu=5090,vram=32,ram=32,cores=8,disk=20,network=20]
+usage: scripts/offer.sh [[--require] gpu=5090,vram=32,ram=32,cores=8,disk=20,network=20]
   gpu      part of a card's name, in any case; without it the first card is looked at
   vram     that card's memory in GB (10^9 bytes; half a GB less will do, as cards are sold)
   ram      memory that this container may take in all, GB; half a GB less will do
@@ -29,6 +29,7 @@ refuse() {
 declare -A wanted
 read_list() {  # LIST
   local words word key value
+  [ -n "$1" ] || refuse "--require: the list is empty, wanted gpu=5090,vram=32"
   IFS=, read -ra words <<< "$1"
   for word in "${words[@]}"; do
     key="${word%%=*}" key="${key,,}" value="${word#*=}"
@@ -154,10 +155,12 @@ judge_setup() {
 main() {
   case "${1:-}" in
     -h | --help) usage; exit 0 ;;
+    --require) shift; [ $# -gt 0 ] || set -- "" ;;
+    --require=*) set -- "${1#--require=}" "${@:2}" ;;
     -*) usage >&2; exit 2 ;;
   esac
   [ $# -le 1 ] || refuse "found $# words, wanted one list: gpu=5090,vram=32"
-  read_list "${1:-}"
+  [ $# = 0 ] || read_list "$1"
   judge_card
   judge_container
   judge disk "$(calculate "$(df -Pk . | awk 'NR == 2 { print $4 }') * 1024 / 1e9")" " GB" 0.5 " free in $PWD"

@@ -5,12 +5,9 @@ set -euo pipefail
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)"
 
 # Whether an offer will do is said before anything is installed or built.
-if [ "${1:-}" = doctor ]; then
-  case "${2:-}" in
-    --require) shift 2; exec "$root/scripts/offer.sh" "$@" ;;
-    --require=*) exec "$root/scripts/offer.sh" "${2#--require=}" "${@:3}" ;;
-  esac
-fi
+case "$*" in
+  "doctor "*--require*) shift; exec "$root/scripts/offer.sh" "$@" ;;
+esac
 
 # With --device cpu neither the GPU nor the driver has to fit.
 device="${MKBENCH_DEVICE:-auto}" previous=""

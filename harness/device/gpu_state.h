@@ -61,8 +61,8 @@ GpuState read_gpu_state(const std::string& pci_bus_id);
 
 // The memory clock as a share of the card's highest; 1 where one of them is unknown.
 double memory_clock_share(const GpuState& state);
-// A card that computes has this share at least, unless something holds its clock back: under CUDA an
-// RTX 5090 runs at 98.6 %.
+// A card that computes has this share at least, unless something holds its clock back: an RTX 5090 is
+// reported to run at 98.6 % under CUDA.
 inline constexpr double kFullMemoryClock = 0.95;
 // Reads the memory clock again while `work` keeps the card busy, since a card that rests lowers it:
 // until it is full, or after a hundred calls of `work`.

@@ -12,8 +12,8 @@ add_library(mkbench_fake_nvml SHARED device/fake_nvml.cpp)
 target_link_libraries(mkbench_fake_nvml PRIVATE mkbench_options)
 set_target_properties(mkbench_fake_nvml PROPERTIES OUTPUT_NAME nvidia-ml SOVERSION 1
   LIBRARY_OUTPUT_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/fake_nvml)
-mkbench_test(test_telemetry LABEL host LIBS mkbench_cli mkbench_fake_nvml mkbench_ring CUDA::cudart
-  SOURCES test_telemetry.cpp test_absent_card.cpp)
+mkbench_test(test_telemetry LABEL host LIBS mkbench_cli mkbench_fake_nvml)
+mkbench_test(test_absent_card LABEL host LIBS mkbench_cli mkbench_fake_nvml mkbench_ring CUDA::cudart)
 
 # A profiler in miniature and the program that it watches.
 add_library(mkbench_nvtx_injection SHARED device/nvtx_injection.cpp)

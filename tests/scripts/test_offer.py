@@ -113,6 +113,17 @@ class Offer(FakeMachine):
         self.assertIn("found no wheel of torch at https://pypi.org/simple/torch/", rows["network"][1])
         self.assertNotIn("network", self.offer("cores=1")[1])  # not tried
 
+    def test_the_network_is_tried_by_what_is_there(self):
+        network = NETWORK % {"pin": self.call("lane=13; pinned torch")[1]}
+        for tool in ("wget", "python3"):
+            self.program(tool, network)
+        for tool, found in (("wget", "MB/s"), ("python3", "MB/s"), ("none", "no curl, wget or python3")):
+            script = (f'. "{OFFER}"; command() {{ [ "$2" = {tool} ]; }}; read_list network=0.001; judge_network; '
+                      'echo "missing: ${missing[*]}"')
+            status, rows, last, said = self.offer(start=("bash", "-c", script))
+            self.assertEqual((status, last), (0, "missing: network" if tool == "none" else "missing: "), said)
+            self.assertIn(found, rows["network"][1])
+
     def test_set_up_would_stop(self):
         self.program("nvidia-smi", "echo '550.54, 9.0, NVIDIA H100'")
         status, rows, last, _ = self.offer("cores=1")
@@ -128,14 +139,17 @@ class Offer(FakeMachine):
             status, _, last, said = self.offer(text)
             self.assertEqual((status, last), (2, ""), text)
             self.assertIn(part, said)
-        self.assertEqual(self.offer("ram=1", "cores=1")[0], 2)
-        self.assertEqual(self.offer("--strict")[0], 2)
+        for args in (("ram=1", "cores=1"), ("--strict",), ("",), ("--require",), ("--require=",)):
+            self.assertEqual(self.offer(*args)[0], 2, args)
 
     def test_doctor_asks_it_before_anything_is_set_up(self):
         run = ("bash", str(ROOT / "scripts" / "run.sh"), "doctor")
         for args in (("--require", "gpu=A100"), ("--require=gpu=A100",)):
             status, _, last, said = self.offer(*args, start=run)
             self.assertEqual((status, last, said), (6, "offer: this machine will not do: gpu", ""))
+        status, _, last, said = self.offer("--device", "cuda", "--require", "gpu=A100", start=run)
+        self.assertEqual((status, last), (2, ""))
+        self.assertIn("usage: scripts/offer.sh", said)
 
 
 if __name__ == "__main__":
