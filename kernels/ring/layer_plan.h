@@ -34,9 +34,15 @@ inline constexpr int kRoundUnits = 24, kUnitRest = 4;
 // The ring needs bulk copies, and barriers that count the bytes of copies.
 inline constexpr int kLeastComputeMajor = 9;
 
-// Shared memory of a block: 227 KiB, from sm_120 on 99 KiB.
-MKBENCH_HD constexpr int shared_limit(int compute_major) {
-  return (compute_major >= 12 ? 99 : 227) * 1024;
+// Shared memory of a block: 227 KiB, from sm_120 on 99 KiB. A build with MKBENCH_SMALL_BLOCKS has 99
+// KiB on every card, so that the layouts of sm_120 run on a Hopper card, too.
+inline constexpr int kLargeBlock = 227 * 1024, kSmallBlock = 99 * 1024;
+MKBENCH_HD constexpr int shared_limit([[maybe_unused]] int compute_major) {
+#ifdef MKBENCH_SMALL_BLOCKS
+  return kSmallBlock;
+#else
+  return compute_major >= 12 ? kSmallBlock : kLargeBlock;
+#endif
 }
 
 // How a streamed phase takes its weights: round by round. In a round a warp multiplies `tiles` tiles
@@ -211,7 +217,7 @@ constexpr LayoutFits layout_fits(const ModelShape& s) {
                   .rounds = false};
   if (!fits.each()) return fits;
   const LayerPlan plan = plan_of(s);
-  fits.room = plan.least_shared_bytes() <= shared_limit(kLeastComputeMajor);
+  fits.room = plan.least_shared_bytes() <= kLargeBlock;
   fits.rounds = fits.room && rounds_fit(plan);
   return fits;
 }

@@ -49,7 +49,7 @@ std::string together_obstacle(const ModelShape& shape, const LayoutFits& fits) {
   if (text.empty()) text = layer_shape_text(shape);
   if (!fits.room) {
     return text + " (a block needs " + kilobytes(plan.least_shared_bytes()) +
-           " of shared memory and has " + kilobytes(shared_limit(kLeastComputeMajor)) + " at most)";
+           " of shared memory and has " + kilobytes(kLargeBlock) + " at most)";
   }
   return text + " (together they do not divide into rounds of whole tiles and slots)";
 }
