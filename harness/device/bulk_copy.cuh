@@ -5,6 +5,21 @@
 
 #include <cstdint>
 
+namespace mkbench {
+
+// L2 policies of a pattern that asks L2 to keep a part: for that part, and for all else.
+struct KeepPolicies {
+  uint64_t keep, pass;
+};
+__device__ __forceinline__ KeepPolicies keep_policies() {
+  KeepPolicies policies;
+  asm volatile("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policies.keep));
+  asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policies.pass));
+  return policies;
+}
+
+}  // namespace mkbench
+
 #if __CUDA_ARCH__ >= 900
 
 namespace mkbench {
@@ -39,6 +54,15 @@ __device__ __forceinline__ void bulk_copy_to_shared(void* to, const void* from, 
       "cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
           shared_address(to)),
       "l"(__cvta_generic_to_global(from)), "r"(bytes), "r"(shared_address(barrier))
+      : "memory");
+}
+
+__device__ __forceinline__ void bulk_copy_to_shared(void* to, const void* from, uint32_t bytes,
+                                                    uint64_t* barrier, uint64_t policy) {
+  asm volatile(
+      "cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes.L2::cache_hint "
+      "[%0], [%1], %2, [%3], %4;" ::"r"(shared_address(to)),
+      "l"(__cvta_generic_to_global(from)), "r"(bytes), "r"(shared_address(barrier)), "l"(policy)
       : "memory");
 }
 

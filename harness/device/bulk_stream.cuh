@@ -54,9 +54,12 @@ class CopySchedule {
 };
 
 // Streams all chunks of `walk`, which are plan.copy_bytes long. Called by one thread; `ring` holds
-// plan.ring_bytes(), `full` plan.stages barriers. False when a copy never arrives.
+// plan.ring_bytes(), `full` plan.stages barriers. kKeeps: L2 is asked to keep the first `kept` bytes
+// of each step. False when a copy never arrives.
+template <bool kKeeps>
 __device__ __forceinline__ bool stream_bulk(const char* buffer, StepWalk walk, BulkPlan plan,
-                                            char* ring, uint64_t* full) {
+                                            uint64_t kept, char* ring, uint64_t* full) {
+  [[maybe_unused]] const KeepPolicies policies = kKeeps ? keep_policies() : KeepPolicies{};
   for (uint32_t s = 0; s < plan.stages; ++s) barrier_init(&full[s], 1);
   barrier_init_fence();
   uint32_t in_flight = 0, issue_slot = 0, wait_slot = 0, parity = 0;
@@ -66,9 +69,14 @@ __device__ __forceinline__ bool stream_bulk(const char* buffer, StepWalk walk, B
     while (in_flight < plan.stages && !walk.done()) {
       schedule.wait();
       barrier_expect_bytes(&full[issue_slot], plan.copy_bytes);
-      bulk_copy_to_shared(ring + issue_slot * plan.copy_bytes,
-                          buffer + uint64_t{walk.chunk()} * plan.copy_bytes, plan.copy_bytes,
-                          &full[issue_slot]);
+      const uint64_t at = uint64_t{walk.chunk()} * plan.copy_bytes;
+      char* slot = ring + issue_slot * plan.copy_bytes;
+      if constexpr (kKeeps) {
+        bulk_copy_to_shared(slot, buffer + at, plan.copy_bytes, &full[issue_slot],
+                            at < kept ? policies.keep : policies.pass);
+      } else {
+        bulk_copy_to_shared(slot, buffer + at, plan.copy_bytes, &full[issue_slot]);
+      }
       ++in_flight;
       issue_slot = issue_slot + 1 == plan.stages ? 0 : issue_slot + 1;
       walk.next();

@@ -29,10 +29,22 @@ __global__ void fill_words(uint4* buffer, int64_t count) {
   }
 }
 
-// A block reads chunks of 8 KiB, each thread 16 bytes of every chunk.
+__device__ __forceinline__ uint4 load_hinted(const uint4* from, uint64_t policy) {
+  uint4 v;
+  asm volatile("ld.global.L1::no_allocate.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], %5;"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "l"(__cvta_generic_to_global(from)), "l"(policy));
+  return v;
+}
+
+// A block reads chunks of 8 KiB, each thread 16 bytes of every chunk. kKeeps: L2 is asked to keep
+// the first `kept` chunks of each step.
+template <bool kKeeps>
 __global__ void __launch_bounds__(kPlainThreads)
-    read_plain(const uint4* __restrict__ buffer, StepBytes bytes, uint32_t* sink) {
-  StepWalk walk(bytes, kPlainChunk, blockIdx.x, gridDim.x);
+    read_plain(const uint4* __restrict__ buffer, StepBytes bytes, bool back_and_forth,
+               uint32_t kept, uint32_t* sink) {
+  StepWalk walk(bytes, back_and_forth, kPlainChunk, blockIdx.x, gridDim.x);
+  [[maybe_unused]] const KeepPolicies policies = kKeeps ? keep_policies() : KeepPolicies{};
   uint32_t sum = 0;
   // Not unrolled: more than kLoadsInFlight loads would cost registers, and so threads.
 #pragma unroll 1
@@ -42,7 +54,13 @@ __global__ void __launch_bounds__(kPlainThreads)
     for (int j = 0; j < kLoadsInFlight; ++j) {
       v[j] = make_uint4(0, 0, 0, 0);
       if (walk.done()) continue;
-      v[j] = __ldcs(buffer + uint64_t{walk.chunk()} * kPlainThreads + threadIdx.x);
+      const uint32_t chunk = walk.chunk();
+      const uint4* from = buffer + uint64_t{chunk} * kPlainThreads + threadIdx.x;
+      if constexpr (kKeeps) {
+        v[j] = load_hinted(from, chunk < kept ? policies.keep : policies.pass);
+      } else {
+        v[j] = __ldcs(from);
+      }
       walk.next();
     }
 #pragma unroll
@@ -52,14 +70,18 @@ __global__ void __launch_bounds__(kPlainThreads)
   if (sum == 0x9e3779b9u) *sink = sum;
 }
 
+template <bool kKeeps>
 __global__ void __launch_bounds__(32)
-    read_bulk(const char* buffer, StepBytes bytes, BulkPlan plan, int* fault) {
+    read_bulk(const char* buffer, StepBytes bytes, ReadPattern pattern, int* fault) {
 #if __CUDA_ARCH__ >= 900
   extern __shared__ __align__(128) char ring[];
   __shared__ __align__(8) uint64_t full[BulkPlan::kMostStages];
   if (threadIdx.x != 0) return;
-  const StepWalk walk(bytes, plan.copy_bytes, blockIdx.x, gridDim.x);
-  if (!stream_bulk(buffer, walk, plan, ring, full)) *fault = 1 + static_cast<int>(blockIdx.x);
+  const StepWalk walk(bytes, pattern.back_and_forth, pattern.plan.copy_bytes, blockIdx.x,
+                      gridDim.x);
+  if (!stream_bulk<kKeeps>(buffer, walk, pattern.plan, uint64_t{pattern.kept_mib} << 20, ring,
+                           full))
+    *fault = 1 + static_cast<int>(blockIdx.x);
 #endif
 }
 
@@ -89,11 +111,13 @@ StepReader::StepReader(int gpu) {
   MKBENCH_CUDA(cudaDeviceGetAttribute(&s.compute_major, cudaDevAttrComputeCapabilityMajor, gpu));
   // All blocks are resident; a second wave would leave multiprocessors idle at its end.
   int blocks_per_sm = 0;
-  MKBENCH_CUDA(
-      cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks_per_sm, read_plain, kPlainThreads, 0));
+  MKBENCH_CUDA(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks_per_sm, read_plain<true>,
+                                                             kPlainThreads, 0));
   s.plain_blocks = blocks_per_sm * s.multiprocessors;
-  MKBENCH_CUDA(cudaFuncSetAttribute(read_bulk, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                    static_cast<int>(BulkPlan::kMostRingBytes)));
+  for (const auto kernel : {read_bulk<false>, read_bulk<true>}) {
+    MKBENCH_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                      static_cast<int>(BulkPlan::kMostRingBytes)));
+  }
   *s.fault.host() = 0;
 }
 
@@ -115,12 +139,16 @@ double StepReader::read(const ReadPattern& pattern, const void* memory, const St
                 "read bandwidth: this card or this kernel cannot read by " + pattern_text(pattern));
   }
   s.first.record();
+  const bool keeps = pattern.kept_mib > 0;
   if (bulk) {
-    read_bulk<<<s.multiprocessors, 32, plan.ring_bytes()>>>(static_cast<const char*>(memory), bytes,
-                                                            plan, s.fault.device());
+    const auto kernel = keeps ? read_bulk<true> : read_bulk<false>;
+    kernel<<<s.multiprocessors, 32, plan.ring_bytes()>>>(static_cast<const char*>(memory), bytes,
+                                                         pattern, s.fault.device());
   } else {
-    read_plain<<<s.plain_blocks, kPlainThreads>>>(static_cast<const uint4*>(memory), bytes,
-                                                  s.sink.get());
+    const auto kernel = keeps ? read_plain<true> : read_plain<false>;
+    kernel<<<s.plain_blocks, kPlainThreads>>>(
+        static_cast<const uint4*>(memory), bytes, pattern.back_and_forth,
+        pattern.kept_mib * ((1u << 20) / kPlainChunk), s.sink.get());
   }
   MKBENCH_CUDA(cudaGetLastError());
   s.last.record();

@@ -21,19 +21,25 @@ struct StepBytes {
 };
 
 // Worker w of a grid reads chunks w, w + workers, .. of the sequence of all steps' chunks, so that
-// neighbours read adjacent memory and no worker waits where a step ends. The last chunk of a step
-// may reach beyond the step's bytes.
+// neighbours read adjacent memory and no worker waits where a step ends. Back and forth, every other
+// step's chunks come in the opposite order. The last chunk of a step may reach beyond its bytes.
 class StepWalk {
  public:
-  MKBENCH_HD StepWalk(const StepBytes& bytes, uint32_t chunk_bytes, uint32_t worker,
-                      uint32_t workers)
-      : bytes_(bytes), chunk_bytes_(chunk_bytes), workers_(workers), chunk_(worker) {
+  MKBENCH_HD StepWalk(const StepBytes& bytes, bool back_and_forth, uint32_t chunk_bytes,
+                      uint32_t worker, uint32_t workers)
+      : bytes_(bytes),
+        back_and_forth_(back_and_forth),
+        chunk_bytes_(chunk_bytes),
+        workers_(workers),
+        chunk_(worker) {
     length_ = chunks_of(0);
     settle();
   }
   MKBENCH_HD bool done() const { return step_ >= bytes_.steps; }
   MKBENCH_HD uint32_t step() const { return step_; }
-  MKBENCH_HD uint32_t chunk() const { return chunk_; }
+  MKBENCH_HD uint32_t chunk() const {
+    return back_and_forth_ && step_ % 2 == 1 ? length_ - 1 - chunk_ : chunk_;
+  }
   MKBENCH_HD void next() {
     chunk_ += workers_;
     settle();
@@ -51,6 +57,7 @@ class StepWalk {
   }
 
   StepBytes bytes_;
+  bool back_and_forth_;
   uint32_t chunk_bytes_, workers_, chunk_;
   uint32_t step_ = 0, length_ = 0;
 };

@@ -13,7 +13,8 @@ using Way = ReadPattern::Way;
 
 // How the text of each ReadPattern::Way begins.
 constexpr std::string_view kPlainText = "plain loads of 16 bytes", kBulkText = "bulk copies, ",
-                           kRingText = "the ring's copies without waits, ";
+                           kRingText = "the ring's copies without waits, ",
+                           kTurnsText = ", back and forth", kKeptText = " MiB kept in L2";
 
 // Both remove a part from the front of `text`; false if `text` does not begin with it.
 bool take(std::string_view& text, std::string_view part) {
@@ -36,31 +37,45 @@ std::string pattern_text(const BulkPlan& plan) {
 }
 
 std::string pattern_text(const ReadPattern& pattern) {
-  if (pattern.way == Way::kPlain) return std::string(kPlainText);
-  return std::string(pattern.way == Way::kBulk ? kBulkText : kRingText) +
-         pattern_text(pattern.plan);
+  std::string text(kPlainText);
+  if (pattern.way != Way::kPlain) {
+    text =
+        std::string(pattern.way == Way::kBulk ? kBulkText : kRingText) + pattern_text(pattern.plan);
+  }
+  if (pattern.back_and_forth) text += kTurnsText;
+  if (pattern.kept_mib > 0) text += fmt::format(", {}{}", pattern.kept_mib, kKeptText);
+  return text;
 }
 
 std::optional<ReadPattern> read_pattern_text(std::string_view text) {
-  if (text.substr(0, kPlainText.size()) == kPlainText) return ReadPattern{};
-  for (const Way way : {Way::kBulk, Way::kRing}) {
-    std::string_view rest = text;
-    uint32_t stages = 0, kib = 0, ns = 0, ps = 0;
-    if (!take(rest, way == Way::kBulk ? kBulkText : kRingText)) continue;
-    if (!take(rest, stages) || !take(rest, " x ") || !take(rest, kib) ||
-        !take(rest, " KiB in flight, ") || !take(rest, ns) || !take(rest, ".") || !take(rest, ps))
-      continue;
-    const ReadPattern found{way, {stages, kib * 1024, ns * 1000 + ps}};
-    const std::string whole = pattern_text(found);
-    if (text.substr(0, whole.size()) == whole) return found;
+  ReadPattern found;
+  std::string_view rest = text;
+  if (!take(rest, kPlainText)) {
+    found.way = take(rest, kBulkText) ? Way::kBulk : Way::kRing;
+    uint32_t kib = 0, ns = 0, ps = 0;
+    if (found.way == Way::kRing && !take(rest, kRingText)) return std::nullopt;
+    if (!take(rest, found.plan.stages) || !take(rest, " x ") || !take(rest, kib) ||
+        !take(rest, " KiB in flight, ") || !take(rest, ns) || !take(rest, ".") || !take(rest, ps) ||
+        !take(rest, " ns apart"))
+      return std::nullopt;
+    found.plan.copy_bytes = kib * 1024;
+    found.plan.gap_ps = ns * 1000 + ps;
   }
-  return std::nullopt;
+  found.back_and_forth = take(rest, kTurnsText);
+  std::string_view kept = rest;
+  uint32_t mib = 0;
+  if (take(kept, ", ") && take(kept, mib) && take(kept, kKeptText)) found.kept_mib = mib;
+  const std::string whole = pattern_text(found);
+  if (text.substr(0, whole.size()) != whole) return std::nullopt;
+  return found;
 }
 
 bool alike_patterns(std::string_view a, std::string_view b) {
   constexpr double kMostGapShare = 0.005;
   const std::optional<ReadPattern> one = read_pattern_text(a), other = read_pattern_text(b);
-  if (!one || !other || one->way != other->way) return false;
+  if (!one || !other || one->way != other->way || one->back_and_forth != other->back_and_forth ||
+      one->kept_mib != other->kept_mib)
+    return false;
   const BulkPlan &p = one->plan, &q = other->plan;
   const double gap = p.gap_ps, other_gap = q.gap_ps;
   return p.stages == q.stages && p.copy_bytes == q.copy_bytes &&

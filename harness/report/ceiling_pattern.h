@@ -28,13 +28,16 @@ struct ReadPattern {
   };
   Way way = Way::kPlain;
   BulkPlan plan{0, 0, 0};
+  // How a pattern gains from what L2 still holds of the step before; not for kRing.
+  bool back_and_forth = false;  // every other step is read from its end to its beginning
+  uint32_t kept_mib = 0;        // the first MiB of a step, which L2 is asked to keep
 
   constexpr bool operator==(const ReadPattern&) const = default;
 };
 
 // "3 x 16 KiB in flight, 352.500 ns apart".
 std::string pattern_text(const BulkPlan& plan);
-// "bulk copies, 3 x 16 KiB in flight, 352.500 ns apart".
+// "bulk copies, 3 x 16 KiB in flight, 352.500 ns apart, back and forth, 24 MiB kept in L2".
 std::string pattern_text(const ReadPattern& pattern);
 // The pattern that the start of `text` names; nullopt if it names none.
 std::optional<ReadPattern> read_pattern_text(std::string_view text);

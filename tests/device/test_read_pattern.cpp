@@ -204,6 +204,7 @@ TEST_CASE("the finalists are timed by long samples, in turns") {
 }
 
 TEST_CASE("the walks of a grid read every chunk of every step once, steps one after the other") {
+  const bool back_and_forth = GENERATE(false, true);
   for (const uint32_t workers : {1u, 3u, 132u, 1000u}) {
     for (const StepBytes bytes : {StepBytes{100'000, 0, 3}, StepBytes{16'384, 4096, 7},
                                   StepBytes{1, 0, 5}, StepBytes{1'000'000, 114'688, 4}}) {
@@ -211,7 +212,8 @@ TEST_CASE("the walks of a grid read every chunk of every step once, steps one af
       std::map<std::pair<uint32_t, uint32_t>, int> read;
       for (uint32_t worker = 0; worker < workers; ++worker) {
         uint32_t before = 0;
-        for (StepWalk walk(bytes, kChunk, worker, workers); !walk.done(); walk.next()) {
+        for (StepWalk walk(bytes, back_and_forth, kChunk, worker, workers); !walk.done();
+             walk.next()) {
           ++read[{walk.step(), walk.chunk()}];
           CHECK(walk.step() >= before);
           before = walk.step();
@@ -231,6 +233,14 @@ TEST_CASE("the walks of a grid read every chunk of every step once, steps one af
       }
     }
   }
+}
+
+TEST_CASE("back and forth, a step begins where the one before ended") {
+  std::vector<uint32_t> order;
+  // 4, 4 and 5 chunks.
+  for (StepWalk walk({4 * 4096 - 100, 100, 3}, true, 4096, 0, 1); !walk.done(); walk.next())
+    order.push_back(walk.chunk());
+  CHECK(order == std::vector<uint32_t>{0, 1, 2, 3, 3, 2, 1, 0, 0, 1, 2, 3, 4});
 }
 
 TEST_CASE("the pin rate of a card is two words a clock over its bus") {
