@@ -26,11 +26,12 @@ BLOCKS, SLOT_BYTES, LAYERS, HEAD_SLOTS, MEMBERS, HALF_TILE = 128, 16384, 28, 149
 QKV, OUT, GATE_UP, DOWN = 4, 2, 6, 3  # slots of a block's share, kernels/ring/held/layer.cuh
 LARGE_RING, SLOTS = 6, 11             # a ring of 6 slots or more holds the largest phase (kSmallRing in block.cuh)
 # Microseconds, measured (reports/perf.md): from the consumers' arrival to the publisher's release, reading a slot from
-# shared memory, attention's arithmetic on a slot of K or V, an exchange without a stream, the arithmetic of a slot of the
+# shared memory, what more it takes where slots are waited for one by one, attention's arithmetic on a slot of K or V, an exchange without a stream, the arithmetic of a slot of the
 # LM head, and the end of a step.
-HAND_OVER, FETCH, TILE, EXCHANGE, HEAD_SLOT, STEP_END = 0.3, 0.07, 0.27, 0.79, 0.12, 3.5
+HAND_OVER, FETCH, ALONE, TILE, EXCHANGE, HEAD_SLOT, STEP_END = 0.3, 0.07, 0.15, 0.27, 0.79, 0.12, 3.5
 # What a stream adds to an exchange, by its share of the ceiling's rate, measured beside a stream that never stops.
 LOAD = ((0, 0), (0.606, 0.17), (0.804, 0.32), (0.842, 0.45), (0.913, 1.16), (0.938, 2.41), (1.01, 2.8))
+REUSE = 0.2            # fitted to a ring of 3 slots: until the loader uses a slot again
 LOAD_SHARE = 0.35      # fitted: ring's stream stops where its ring is full
 FROM_L2 = 0.15         # of a copy's time, for a half tile that all blocks of a group read
 STEP = 0.02            # microseconds of the simulation
@@ -77,14 +78,14 @@ def phases_of(ring: Ring, position: int) -> list[list[Fetch]]:
     small = ring.slots < LARGE_RING
 
     def weights(slots: int) -> list[Fetch]:
-        return [Fetch([1.0], FETCH)] * slots if small else [Fetch([1.0] * slots, FETCH * slots)]
+        return [Fetch([1.0], FETCH + ALONE)] * slots if small else [Fetch([1.0] * slots, FETCH * slots)]
 
     if position < ring.split_from:
         tiles = [Fetch([FROM_L2], TILE / 2)] * (2 * math.ceil(position / HALF_TILE))
         return [weights(QKV), weights(OUT) + tiles, weights(GATE_UP), weights(DOWN)]
     whole, half = divmod(math.ceil(position / (MEMBERS * HALF_TILE)), 2)
     sizes = [1.0] * whole + [0.5] * half
-    turn = 2 if small else 4
+    turn = 1 if small else 4
     tiles = [Fetch(sizes[at:at + turn], TILE * sum(sizes[at:at + turn])) for at in range(0, len(sizes), turn) for _ in "kv"]
     return [weights(QKV), tiles, weights(OUT), weights(GATE_UP), weights(DOWN)]
 
@@ -97,8 +98,11 @@ def layer_us(card: Card, ring: Ring, phases: list, body_us: float, loads: bool =
     flight, ends = [], []
     issued = arrived = released = at = 0
     now = due = wait = exchanged = 0.0
+    freed = []  # (time, number of slots released by then)
     wanted, state = len(fetches[0][0].copies), "copies"
     while len(ends) < layers:
+        while freed and now >= freed[0][0]:
+            released = freed.pop(0)[1]
         while loads and issued < layers * len(sizes) and issued - released < ring.slots \
                 and len(flight) < ring.copies and now >= due:
             size = sizes[issued % len(sizes)]
@@ -120,7 +124,7 @@ def layer_us(card: Card, ring: Ring, phases: list, body_us: float, loads: bool =
         if state == "copies" and (arrived >= wanted or not loads):
             state, wait = "fetch", fetch.us
         elif state == "fetch":
-            released = wanted
+            freed.append((now + REUSE, wanted))
             state = "exchange" if last else "copies"
             if not last:
                 at += 1
@@ -139,7 +143,8 @@ def token_us(card: Card, ring: Ring, depth: int, chain_us: float, tokens: int = 
     """Mean microseconds of `tokens` tokens from `depth` on; chain_us: the same without loads."""
     phases = phases_of(ring, depth + tokens // 2)
     end = HEAD_SLOT * HEAD_SLOTS + STEP_END
-    body = ((chain_us - end) / LAYERS - layer_us(card, ring, phases, 0, loads=False)) / len(phases)
+    large = phases_of(dataclasses.replace(ring, slots=SLOTS), depth + tokens // 2)
+    body = ((chain_us - end) / LAYERS - layer_us(card, ring, large, 0, loads=False)) / len(phases)
     head_slot = max(HEAD_SLOT, card.copy_us(ring.head_copies) / ring.head_copies)
     return LAYERS * layer_us(card, ring, phases, max(0.0, body)) + head_slot * HEAD_SLOTS + STEP_END
 

@@ -34,12 +34,12 @@ inline constexpr int kRoundUnits = 24, kUnitRest = 4;
 // The ring needs bulk copies, and barriers that count the bytes of copies.
 inline constexpr int kLeastComputeMajor = 9;
 
-// Shared memory of a block: 227 KiB, from sm_120 on 99 KiB. A build with MKBENCH_SMALL_BLOCKS has 99
-// KiB on every card, so that the layouts of sm_120 run on a Hopper card, too.
+// Shared memory of a block: 227 KiB, from sm_120 on 99 KiB. A build with MKBENCH_BLOCK_KIB has that on
+// every card: with 99, the layouts of sm_120 run on a Hopper card, too.
 inline constexpr int kLargeBlock = 227 * 1024, kSmallBlock = 99 * 1024;
 MKBENCH_HD constexpr int shared_limit([[maybe_unused]] int compute_major) {
-#ifdef MKBENCH_SMALL_BLOCKS
-  return kSmallBlock;
+#ifdef MKBENCH_BLOCK_KIB
+  return MKBENCH_BLOCK_KIB * 1024;
 #else
   return compute_major >= 12 ? kSmallBlock : kLargeBlock;
 #endif
