@@ -61,7 +61,8 @@ class CeilingEngine final : public Engine {
                                         : 0,
               .bulk_blocks = static_cast<uint32_t>(reader_.blocks()),
               .ring_blocks = ring::kBlocks,
-              .step_bytes = step_bytes(request.depth)};
+              .step_bytes = step_bytes(request.depth),
+              .l2_bytes = static_cast<uint64_t>(properties.l2CacheSize)};
     if (request_.pattern.empty()) {
       search();
     } else {

@@ -15,6 +15,7 @@ struct PatternSpace {
   uint32_t most_ring_copies = 0;  // most copies of `ring` in flight; 0 if `ring` cannot run
   uint32_t bulk_blocks = 0, ring_blocks = 0;
   uint64_t step_bytes = 0;  // read by one step
+  uint64_t l2_bytes = 0;
 };
 
 // Runs steps in a pattern and returns their milliseconds.
@@ -27,7 +28,9 @@ struct FoundPattern {
 };
 
 // Tries all patterns without gaps between copies, then gaps for the best of each way, then, in two
-// rounds, patterns near the best. Then times the best in turns, in samples of >= kLongSampleMs.
+// rounds, patterns near the best; and, where L2 holds a notable part of a step, the best in orders
+// that find some of a step's bytes there. Then times the best in turns, in samples of >=
+// kLongSampleMs.
 // Skips patterns for which `time` throws Error; throws the last such error if all are skipped.
 FoundPattern find_pattern(const PatternSpace& space, const TimePattern& time);
 

@@ -24,6 +24,10 @@ struct Card {
   uint32_t bulk_kib = 48, ring_copies = 4;  // in flight where it reads quickest
   double best_share = 0.95;                 // of the gap, in the time of a copy
   double noise = 0;                         // largest share of a sample's time
+  uint64_t l2_bytes = 0;
+  // What L2 gains in a step, as a share: read back and forth, and with so many MiB kept.
+  double turns_gain = 0, kept_gain = 0;
+  uint32_t kept_mib = 0;
   std::vector<ReadPattern> asked = {};
   double spent_ms = 0;
   uint64_t draws = 0;
@@ -33,7 +37,8 @@ struct Card {
             .most_ring_copies = 10,
             .bulk_blocks = 132,
             .ring_blocks = 128,
-            .step_bytes = 1'192'099'840};
+            .step_bytes = 1'192'099'840,
+            .l2_bytes = l2_bytes};
   }
   // Of a step, without noise.
   double true_us(const ReadPattern& p) const {
@@ -50,8 +55,11 @@ struct Card {
   }
   double time(const ReadPattern& p, int steps) {
     asked.push_back(p);
+    const double l2 = (p.back_and_forth ? turns_gain : 0) + (p.kept_mib == 0          ? 0
+                                                             : p.kept_mib == kept_mib ? kept_gain
+                                                                                      : -0.05);
     const double unit = static_cast<double>(splitmix64(++draws) >> 11) * 0x1p-52 - 1;
-    const double ms = 1e-3 * steps * true_us(p) * (1 + noise * unit);
+    const double ms = 1e-3 * steps * true_us(p) * (1 - l2) * (1 + noise * unit);
     spent_ms += ms;
     return ms;
   }
@@ -150,10 +158,41 @@ TEST_CASE("only patterns that the card can read are tried, and what fails is lef
   CHECK_THROWS_WITH(find_pattern(broken.space(), none), "the card is lost");
 }
 
+TEST_CASE("what L2 can keep is tried where it is notable, and taken where it is quicker") {
+  constexpr uint64_t kNotable = 23'841'997;  // 2 % of a step, rounded up
+  const auto uses_l2 = [](const ReadPattern& p) { return p.back_and_forth || p.kept_mib > 0; };
+  Card small{.l2_bytes = kNotable - 1, .turns_gain = 0.1};
+  small.search();
+  CHECK(std::none_of(small.asked.begin(), small.asked.end(), uses_l2));
+  Card useless{.l2_bytes = kNotable, .turns_gain = -0.01};
+  CHECK_FALSE(uses_l2(useless.search().pattern));
+  CHECK(std::any_of(useless.asked.begin(), useless.asked.end(), uses_l2));
+  // 96 MiB: half is 48, three quarters are 72.
+  for (const uint32_t mib : {48u, 72u}) {
+    Card both{.l2_bytes = 96 << 20, .turns_gain = 0.02, .kept_gain = 0.01, .kept_mib = mib};
+    const FoundPattern found = both.search();
+    CHECK(found.pattern.back_and_forth);
+    CHECK(found.pattern.kept_mib == mib);
+    CHECK(found.ms_per_step == Approx(1e-3 * 0.97 * both.true_us(found.pattern)).epsilon(1e-6));
+  }
+  Card keeps{.l2_bytes = 96 << 20, .turns_gain = -0.02, .kept_gain = 0.01, .kept_mib = 48};
+  const FoundPattern kept = keeps.search();
+  CHECK_FALSE(kept.pattern.back_and_forth);
+  CHECK(kept.pattern.kept_mib == 48);
+  // The ring's stream has one order, so it is left alone.
+  Card ring{.ring_us = 300, .l2_bytes = 96 << 20, .turns_gain = 0.5};
+  ring.search();
+  CHECK(std::none_of(ring.asked.begin(), ring.asked.end(),
+                     [&](const ReadPattern& p) { return p.way == Way::kRing && uses_l2(p); }));
+}
+
 TEST_CASE("a pattern's text reads back, whatever follows it, and nothing else does") {
   for (const ReadPattern& p : {ReadPattern{}, ReadPattern{Way::kBulk, {3, 16 * 1024, 352'500}},
                                ReadPattern{Way::kBulk, {12, 4 * 1024, 0}},
-                               ReadPattern{Way::kRing, {10, 16 * 1024, 684'007}}}) {
+                               ReadPattern{Way::kRing, {10, 16 * 1024, 684'007}},
+                               ReadPattern{Way::kPlain, {0, 0, 0}, true, 0},
+                               ReadPattern{Way::kPlain, {0, 0, 0}, false, 24},
+                               ReadPattern{Way::kBulk, {6, 16 * 1024, 1}, true, 48}}) {
     INFO(pattern_text(p));
     CHECK(read_pattern_text(pattern_text(p)) == p);
     CHECK(read_pattern_text(pattern_text(p) + ", the best of 56") == p);
@@ -179,6 +218,8 @@ TEST_CASE(
         "bulk copies, 5 x 16 KiB in flight, 675.971 ns apart",
         "bulk copies, 6 x 8 KiB in flight, 675.971 ns apart",
         "the ring's copies without waits, 6 x 16 KiB in flight, 675.971 ns apart",
+        "bulk copies, 6 x 16 KiB in flight, 675.971 ns apart, back and forth",
+        "bulk copies, 6 x 16 KiB in flight, 675.971 ns apart, 24 MiB kept in L2",
         "plain loads of 16 bytes", ""}) {
     INFO(other);
     CHECK_FALSE(alike_patterns(one, other));
