@@ -94,6 +94,7 @@ void fill_with_bits(void* memory, int64_t bytes) {
   MKBENCH_CUDA(cudaGetLastError());
 }
 
+#ifndef __CUDACC_RTC__
 struct StepReader::State {
   int multiprocessors = 0, compute_major = 0;
   int plain_blocks = 0;
@@ -198,5 +199,6 @@ int64_t ReadProbe::bytes_per_launch() const { return static_cast<int64_t>(state_
 double ReadProbe::ms(const ReadPattern& pattern) {
   return state_->reader.read(pattern, state_->buffer.get(), state_->bytes);
 }
+#endif
 
 }  // namespace mkbench
