@@ -22,9 +22,9 @@ struct EngineRequest {
   std::string name;
   int max_context = 0;  // positions
   int depth = 0;        // read by the ceiling only: KV rows before the first timed step
-  // Read by the ceiling only: the read pattern to use, as a ceiling's settings() names it. Empty:
-  // the engine searches for the quickest one.
-  std::string pattern = {};
+  // What the engine shall use, as settings() of an engine of this name says it: the ceiling's read
+  // pattern, ring's row of tuning. Empty: the engine chooses. Other engines do not read it.
+  std::string settings = {};
   PlantedFault fault = PlantedFault::kNone;
   // The parent process fills these in from its CaseJob (harness/flow/job.h).
   bool cuda = false;

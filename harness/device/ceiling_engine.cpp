@@ -63,10 +63,10 @@ class CeilingEngine final : public Engine {
               .ring_blocks = ring::kBlocks,
               .step_bytes = step_bytes(request.depth),
               .l2_bytes = static_cast<uint64_t>(properties.l2CacheSize)};
-    if (request_.pattern.empty()) {
+    if (request_.settings.empty()) {
       search();
     } else {
-      take(request_.pattern);
+      take(request_.settings);
     }
   }
 

@@ -9,7 +9,7 @@
 namespace mkbench {
 
 // Copies the weights, makes KV rows, and searches for the pattern that reads steps from
-// request.depth on quickest, unless request.pattern gives one; settings() names the pattern. Throws
+// request.depth on quickest, unless request.settings gives one; settings() names the pattern. Throws
 // Error(kUnsupportedDevice), Error(kEnvUnfit) if memory does not suffice, Error(kBadInput) for a
 // depth outside the context or an invalid pattern.
 std::unique_ptr<Engine> make_ceiling(const ModelWeights& weights, const EngineRequest& request);

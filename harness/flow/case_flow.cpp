@@ -187,7 +187,7 @@ class CaseFlow {
     c.engine = services_.make_engine({.name = c.name,
                                       .max_context = context_,
                                       .depth = c.ceiling ? first_depth(job_) : 0,
-                                      .pattern = c.ceiling ? ceiling_pattern_ : "",
+                                      .settings = c.ceiling ? ceiling_pattern_ : "",
                                       .fault = fault_of(job_, c.name)},
                                      weights_);
     check_room(c);

@@ -66,7 +66,7 @@ class CaseServices {
   // The entry for `key` in reports/ratchet.json; nullopt if there is none.
   virtual std::optional<Ratchet> ratchet(const RatchetKey& key) const = 0;
 
-  // The caller sets name, max_context and fault, and for the ceiling depth and pattern.
+  // The caller sets name, max_context and fault, and for the ceiling depth and settings.
   virtual std::unique_ptr<Engine> make_engine(const EngineRequest& request,
                                               const ModelWeights& weights) const = 0;
   // Starts the processes of engines that will be made soon.

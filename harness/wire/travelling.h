@@ -48,8 +48,8 @@ void describe_fields(V& v, Tag<ModelConfig>) {
 template <typename V>
 void describe_fields(V& v, Tag<EngineRequest>) {
   using R = EngineRequest;
-  list_fields(v, "name", &R::name, "max_context", &R::max_context, "depth", &R::depth, "pattern",
-              &R::pattern, "fault", &R::fault, "cuda", &R::cuda, "gpu", &R::gpu, "threads",
+  list_fields(v, "name", &R::name, "max_context", &R::max_context, "depth", &R::depth, "settings",
+              &R::settings, "fault", &R::fault, "cuda", &R::cuda, "gpu", &R::gpu, "threads",
               &R::threads, "spin_scale", &R::spin_scale, "precision", &R::precision);
 }
 constexpr std::string_view enum_text(PrecisionClass c) { return precision_class_name(c); }

@@ -12,6 +12,7 @@ RingOptions options_of(const EngineRequest& request) {
   options.max_context = request.max_context;
   options.spin_scale = request.spin_scale;
   options.fault = request.fault;
+  options.tuning = request.settings;
   return options;
 }
 

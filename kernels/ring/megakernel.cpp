@@ -83,10 +83,11 @@ void check_options(const ModelShape& shape, const RingOptions& options, int comp
   require("split_from", options.split_from, -1, ring::kMostRedundant);
   require("copies in flight", options.pace.copies_in_flight, 0,
           ring::most_copies_in_flight(shape, compute_major));
-  require("gap between copies", options.pace.gap_cycles, 0, 1 << 20);
+  require("gap between copies", options.pace.gap_cycles, 0, ring::kMostGapCycles);
   require("copies of the LM head in flight", options.head_pace.copies_in_flight, 0,
           ring::most_head_copies_in_flight(shape, compute_major));
-  require("gap between copies of the LM head", options.head_pace.gap_cycles, 0, 1 << 20);
+  require("gap between copies of the LM head", options.head_pace.gap_cycles, 0,
+          ring::kMostGapCycles);
 }
 
 class RingEngine final : public LaunchEngine {
@@ -105,7 +106,9 @@ class RingEngine final : public LaunchEngine {
         options_(options),
         asked_(options),
         compute_major_(properties.major),
-        tuning_(ring::tuning_for(properties.name, properties.major, weights.config.shape)),
+        tuning_(asked_.tuning.empty()
+                    ? ring::tuning_for(properties.name, properties.major, weights.config.shape)
+                    : ring::read_tuning_row(asked_.tuning)),
         model_(upload_model(weights, options.max_context, options.fault)),
         streamed_(ring::repack(model_, weights.config.shape)),
         kv_memory_(cache().bytes()),
@@ -136,6 +139,8 @@ class RingEngine final : public LaunchEngine {
     options_.slow_attention = options.slow_attention;
     options_.ablation = options.ablation;
   }
+
+  std::string settings() const override { return ring::tuning_row(tuning_); }
 
   // count_from is ignored: each launch begins with zeroed words and epoch 1. Instead of delays,
   // delay_seed sets the loader's pace; one of its bits sets the slow path, another one split_from.
@@ -281,8 +286,8 @@ class RingEngine final : public LaunchEngine {
   RingOptions options_;
   const RingOptions asked_;  // the options of make_ring()
   const int compute_major_;
-  const ring::Tuning& tuning_;
-  const DeviceModel model_;  // row-major: source of the stream; embedding and prefill read it
+  const ring::Tuning tuning_;  // its texts may be parts of asked_.tuning
+  const DeviceModel model_;    // row-major: source of the stream; embedding and prefill read it
   const ring::StreamedModel streamed_;
   DeviceBuffer<char> kv_memory_;
   DeviceBuffer<float> key_maxima_;  // (layers, kv_heads)

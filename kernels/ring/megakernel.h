@@ -5,6 +5,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "kernels/ring/params.h"
 #include "references/engine.h"
@@ -17,9 +18,10 @@ struct RingOptions {
   int max_context = 4096;   // positions of KV cache to allocate
   double spin_scale = 1.0;  // multiplies the time bound of every wait (sanitizers, debuggers)
   int stall_block = -1;  // test hook: this block withholds its q, k, v (the watchdog must see it)
-  int split_from = -1;   // position from which the context is split; -1 = by the tuning table
+  int split_from = -1;   // position from which the context is split; -1 = by the row
   bool slow_attention = false;  // test hook: attention's slow path in every layer
-  // These replace the paces of the tuning table. With copies_in_flight = 0 the table's pace holds,
+  std::string tuning = {};      // the row to use (tuning_row()); empty: the table's
+  // These replace the paces of that row. With copies_in_flight = 0 the row's pace holds,
   // whatever gap_cycles says.
   ring::StreamPace pace{0, 0};       // for the layers, at all positions
   ring::StreamPace head_pace{0, 0};  // for the LM head

@@ -1,8 +1,10 @@
 #include "kernels/ring/tuning.h"
 
 #include <algorithm>
+#include <charconv>
 #include <climits>
 #include <iterator>
+#include <vector>
 
 namespace mkbench::ring {
 namespace {
@@ -80,12 +82,14 @@ constexpr Tuning kTable[] = {
      .chosen_by = "an unknown card: not measured"},
 };
 
-bool is_held(const ModelShape& shape) {
-  return with_layout(shape, []<typename L>(L) { return L::kHeld; });
-}
-
 std::string text_of(const StreamPace& pace) {
   return "{" + std::to_string(pace.copies_in_flight) + ", " + std::to_string(pace.gap_cycles) + "}";
+}
+
+// Whether a card can stream at this pace, whose numbers are not negative; apply_tuning() bounds the
+// copies in flight.
+bool takes(const StreamPace& pace) {
+  return pace.copies_in_flight >= 1 && pace.gap_cycles <= kMostGapCycles;
 }
 
 }  // namespace
@@ -114,6 +118,53 @@ std::string tuning_row(const Tuning& tuning) {
          "}, .head_pace = " + text_of(tuning.head_pace) +
          ", .split_from = " + std::to_string(tuning.split_from) + ", .chosen_by = \"" +
          std::string(tuning.chosen_by) + "\"},";
+}
+
+Tuning read_tuning_row(std::string_view text) {
+  // The row's words and numbers in their order. Whether all else is as it must be shows below.
+  std::vector<std::string_view> words;
+  std::vector<int> numbers;
+  for (std::string_view rest = text; !rest.empty();) {
+    size_t used = 1;
+    if (rest[0] == '"') {
+      words.push_back(rest.substr(1, rest.substr(1).find('"')));
+      used = std::min(rest.size(), words.back().size() + 2);
+    } else if (rest.starts_with("kEver")) {
+      numbers.push_back(kEver);
+      used = 5;
+    } else if (rest[0] >= '0' && rest[0] <= '9') {
+      const char* begin = rest.data();
+      const char* end = std::from_chars(begin, begin + rest.size(), numbers.emplace_back()).ptr;
+      used = static_cast<size_t>(end - begin);
+    }
+    rest.remove_prefix(used);
+  }
+  Tuning row;
+  const size_t ranges = numbers.size() < 7 ? 0 : (numbers.size() - 4) / 3;
+  bool good = words.size() == 2 && ranges > 0 && ranges <= kPaceRanges;
+  if (good) {
+    row.card = words[0];
+    row.chosen_by = words[1];
+    row.held = text.find(".held = false") == text.npos;
+    row.compute_major = numbers[0];
+    const int* at = &numbers[1];
+    int last = 0;
+    for (size_t i = 0; i < ranges; ++i, at += 3) {
+      row.paces[i] = {at[0], {at[1], at[2]}};
+      good &= at[0] > last && takes(row.paces[i].pace);
+      last = at[0];
+    }
+    row.head_pace = {at[0], at[1]};
+    row.split_from = at[2];
+    good &= last == kEver && takes(row.head_pace) && row.split_from <= kMostRedundant;
+  }
+  if (!good || tuning_row(row) != text)
+    throw Error(ErrorKind::kBadInput, "ring: not a row of tuning.cpp: " + std::string(text));
+  return row;
+}
+
+bool is_held(const ModelShape& shape) {
+  return with_layout(shape, []<typename L>(L) { return L::kHeld; });
 }
 
 void apply_tuning(const Tuning& tuning, int compute_major, const ModelShape& shape,

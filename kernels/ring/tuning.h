@@ -13,6 +13,8 @@ namespace mkbench::ring {
 // context_share.cuh) every block reads the first halves of the first round's tiles and no others.
 inline constexpr int kMostRedundant = kMembers * kHalfTileRows;
 
+inline constexpr int kMostGapCycles = 1 << 20;
+
 struct Tuning {
   std::string_view card;              // part of the device's name; empty: any card
   int compute_major = 0;              // major compute capability; 0: any
@@ -28,6 +30,13 @@ const Tuning& tuning_for(std::string_view device_name, int compute_major, const 
 
 // The row as C++ source for the table, in one line.
 std::string tuning_row(const Tuning& tuning);
+
+// The inverse of tuning_row(). The row's texts are parts of `text`. Throws Error(kBadInput) for what
+// tuning_row() does not write, and for values that no card takes.
+Tuning read_tuning_row(std::string_view text);
+
+// True for the shapes of rows with `held`.
+bool is_held(const ModelShape& shape);
 
 // Writes a row's values into `p`. The row's last range is repeated to the end of p.paces. Copies in
 // flight are limited to most_copies_in_flight(), because a row for unknown cards may name more.

@@ -60,9 +60,9 @@ TEST_CASE("the ceiling repeats, and lies under the pin rate") {
   const std::string pattern = ceiling->settings();
   // Another ceiling takes the pattern, and one that is none is refused.
   EngineRequest known = request;
-  known.pattern = pattern;
+  known.settings = pattern;
   CHECK(make_ceiling(weights, known)->settings() == pattern);
-  known.pattern = "as before";
+  known.settings = "as before";
   CHECK_THROWS_AS(make_ceiling(weights, known), Error);
   search_again(*ceiling);
   const double again = rate();

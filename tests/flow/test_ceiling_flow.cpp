@@ -80,8 +80,8 @@ TEST_CASE("the ceiling searches in its first process, and the others take what i
   std::vector<std::string> patterns;
   const auto make = bench.services.make_engine;
   bench.services.make_engine = [&](const EngineRequest& request, const ModelWeights& weights) {
-    if (request.name == kCeilingName) patterns.push_back(request.pattern);
-    CHECK((request.name == kCeilingName || request.pattern.empty()));
+    if (request.name == kCeilingName) patterns.push_back(request.settings);
+    CHECK((request.name == kCeilingName || request.settings.empty()));
     return make(request, weights);
   };
   const auto facts = bench.services.facts;

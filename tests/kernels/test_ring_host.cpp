@@ -296,5 +296,86 @@ TEST_CASE("a row prints as the table writes it", "[ring][tuning]") {
           ".head_pace = {4, 0}, .split_from = 96, .chosen_by = \"a sweep\"},");
 }
 
+TEST_CASE("every row of the table reads as it prints", "[ring][tuning]") {
+  const ModelShape shape = GENERATE(from_range(ring_shapes()));
+  for (const char* name : {"NVIDIA H200", "NVIDIA H100 80GB HBM3", "another"}) {
+    for (const int major : {9, 10, 12}) {
+      const ring::Tuning& row = ring::tuning_for(name, major, shape);
+      const std::string text = ring::tuning_row(row);
+      const ring::Tuning read = ring::read_tuning_row(text);
+      CHECK(ring::tuning_row(read) == text);
+      CHECK((read.card == row.card && read.chosen_by == row.chosen_by && read.held == row.held));
+      ring::LaunchParams wanted{}, found{};
+      ring::apply_tuning(row, major, shape, wanted);
+      ring::apply_tuning(read, major, shape, found);
+      for (int i = 0; i < ring::kPaceRanges; ++i) {
+        CHECK(found.paces[i].until == wanted.paces[i].until);
+        CHECK(found.paces[i].pace.copies_in_flight == wanted.paces[i].pace.copies_in_flight);
+        CHECK(found.paces[i].pace.gap_cycles == wanted.paces[i].pace.gap_cycles);
+      }
+      CHECK(found.head_pace.copies_in_flight == wanted.head_pace.copies_in_flight);
+      CHECK(found.split_from == wanted.split_from);
+    }
+  }
+}
+
+// A row with these paces, split and end.
+std::string row_text(const std::string& paces, const std::string& split = "96",
+                     const std::string& end = "\"},") {
+  return "{.card = \"X\", .compute_major = 9, .paces = {" + paces +
+         "}, .head_pace = {4, 0}, .split_from = " + split + ", .chosen_by = \"a sweep" + end;
+}
+
+// n ranges, the last without an upper bound.
+std::string ranges(int n) {
+  std::string text;
+  for (int i = 1; i < n; ++i) text += "{" + std::to_string(i) + ", {3, 0}}, ";
+  return text + "{kEver, {3, 0}}";
+}
+
+TEST_CASE("what is no row of the table is refused", "[ring][tuning]") {
+  const std::string most = std::to_string(ring::kMostRedundant);
+  const std::string over = std::to_string(ring::kMostRedundant + 1);
+  for (const std::string& good :
+       {row_text(ranges(1)), row_text(ranges(2)), row_text(ranges(ring::kPaceRanges)),
+        row_text(ranges(1), "0"), row_text(ranges(1), most), row_text("{kEver, {1, 1048576}}")})
+    CHECK(ring::tuning_row(ring::read_tuning_row(good)) == good);
+  const std::string good = row_text(ranges(2));
+  std::vector<std::string> bad = {"",
+                                  "ring",
+                                  " " + good,
+                                  good + " ",
+                                  good + good,
+                                  row_text(""),
+                                  row_text("{1, {3, 0}}"),
+                                  row_text(ranges(ring::kPaceRanges + 1)),
+                                  row_text("{2, {3, 0}}, {2, {3, 0}}, {kEver, {3, 0}}"),
+                                  row_text("{3, {3, 0}}, {2, {3, 0}}, {kEver, {3, 0}}"),
+                                  row_text("{kEver, {3, 0}}, {kEver, {3, 0}}"),
+                                  row_text("{0, {3, 0}}, {kEver, {3, 0}}"),
+                                  row_text("{-1, {3, 0}}, {kEver, {3, 0}}"),
+                                  row_text("{2147483647, {3, 0}}"),
+                                  row_text("{2147483648, {3, 0}}, {kEver, {3, 0}}"),
+                                  row_text("{kEver, {0, 0}}"),
+                                  row_text("{kEver, {3, -1}}"),
+                                  row_text("{kEver, {3, 1048577}}"),
+                                  row_text("{kEver, {03, 0}}"),
+                                  row_text("{kEver, {3}}"),
+                                  row_text(ranges(1), "-1"),
+                                  row_text(ranges(1), over),
+                                  row_text(ranges(1), "96", "\"}"),
+                                  row_text(ranges(1), "96", "")};
+  for (size_t i = 0; i < good.size(); ++i) {
+    bad.push_back(good.substr(0, i));
+    if (good[i] == '{' || good[i] == '}' || good[i] == ',' || good[i] == '.')
+      bad.push_back(good.substr(0, i) + good.substr(i + 1));
+  }
+  for (const std::string& text : bad) {
+    INFO(text);
+    CHECK_THROWS_WITH(ring::read_tuning_row(text),
+                      ContainsText("not a row of tuning.cpp: " + text));
+  }
+}
+
 }  // namespace
 }  // namespace mkbench
