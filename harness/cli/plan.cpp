@@ -57,6 +57,30 @@ std::string ring_obstacle_of(const MachineProbe& probe, const std::string& model
   return found != probe.ring_obstacles.end() ? found->second : "the probe left this model out";
 }
 
+// Warns if nobody has measured ring's pace for the job's model on this card.
+void warn_of_pace(const PlanSettings& settings, const MachineProbe& probe, const CaseJob& job,
+                  RunPlan& plan) {
+  const auto pace = probe.ring_paces.find(job.model.name);
+  if (settings.tune || settings.whole_parity || !has_engine(job, kRingName) ||
+      pace == probe.ring_paces.end() || !pace->second.ends_with("not measured"))
+    return;
+  plan.warnings.push_back(
+      fmt::format("{}: ring's pace on this card is predicted, not measured: mkbench run --tune "
+                  "measures it first (0.6B: within a minute)",
+                  job.model.name));
+}
+
+// Refuses --tune where it would measure nothing.
+void check_tune(const PlanSettings& settings, const RunPlan& plan) {
+  const auto runs_ring = [](const CaseJob& job) { return has_engine(job, kRingName); };
+  if (!settings.tune || (plan.cuda && std::any_of(plan.jobs.begin(), plan.jobs.end(), runs_ring)))
+    return;
+  throw Error(
+      ErrorKind::kBadInput,
+      "--tune: found no case with ring on a GPU, whose pace it measures: add --engine ring "
+      "and a model that ring runs, or leave --tune out; mkbench doctor says what is missing");
+}
+
 // Adds the judge, then the yardsticks. The judge is needed even with --compare none. `mkbench
 // parity` has no --compare, and so no yardstick.
 void choose_yardsticks(const PlanSettings& settings, CaseJob& job) {
@@ -225,6 +249,7 @@ RunPlan plan_run(const PlanSettings& settings, const MachineProbe& probe) {
     job.model = resolve_model(model);
     choose_yardsticks(settings, job);
     choose_candidates(settings, probe, plan, job);
+    warn_of_pace(settings, probe, job, plan);
     job.no_ceiling = no_ceiling(probe, job, in_process);
     if (job.whole_parity) plan.jobs.push_back(job);
     for (const int n_prompt : settings.n_prompt) {
@@ -241,6 +266,7 @@ RunPlan plan_run(const PlanSettings& settings, const MachineProbe& probe) {
       }
     }
   }
+  check_tune(settings, plan);
   return plan;
 }
 

@@ -38,6 +38,7 @@ struct PlanSettings : CardSettings, CaseSettings {
   int max_blocks = 0;
   std::optional<int> warmup;  // absent: chosen by time if blocks are, else kDefaultWarmup
   Resident resident = Resident::kAuto;
+  bool tune = false;  // measure ring's pace first, and use it
 };
 
 // Parses names of engines with one of `roles` (bits of Role), and paths. Throws Error(kBadInput).

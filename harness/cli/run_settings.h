@@ -77,6 +77,11 @@ inline std::vector<Flag<RunSettings>> result_flags() {
   return {
       {{"parity prompt=prompt", "Parity cannot be switched off."},
        [](R&, const std::string& text) { one_word_of({"prompt"})("parity", text); }},
+      flag(
+          "tune",
+          "First measure ring's pace on this card (mkbench tune; 0.6B: within a minute), print its "
+          "row of tuning, and run ring with it.",
+          &R::tune),
       flag("list-devices", "Print the devices and exit.", &R::list_devices),
       flag("baseline NAME",
            "Compare this run with the report kept under NAME, as mkbench gate does.", &R::baseline,

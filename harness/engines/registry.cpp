@@ -13,7 +13,7 @@ using enum PrecisionClass;
 constexpr char kHfSettings[] = "SDPA attention, all else as PyTorch has it; reports say how";
 
 constexpr EngineRow kRows[] = {
-    {.name = "ring",
+    {.name = kRingName,
      .help = "one launch, weights stream through shared memory (sm_90 and later, not every "
              "model)",
      .host = HostKind::kCuda,
@@ -125,7 +125,7 @@ std::string name_in_host(const std::string& engine) {
 
 std::string resolve_engine(const std::string& name, bool ring_runs) {
   if (name != kMegakernel) return name;
-  return ring_runs ? "ring" : "plain";
+  return ring_runs ? kRingName : "plain";
 }
 
 std::string default_engine(bool cuda) { return cuda ? kMegakernel : "host-twin"; }

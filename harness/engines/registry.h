@@ -62,6 +62,7 @@ inline constexpr char kCeilingName[] = "ceiling";
 inline constexpr char kTruthName[] = "eager-fp32";
 inline constexpr char kHeadFp32Name[] = "eager-head-fp32";
 
+inline constexpr char kRingName[] = "ring";
 // "megakernel" resolves to ring if ring can run, else to plain. All other names resolve to
 // themselves.
 inline constexpr char kMegakernel[] = "megakernel";

@@ -1,10 +1,12 @@
 // One case of a run: its model, engines and axes, and how it is judged and timed.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "harness/flow/case_settings.h"
@@ -55,6 +57,7 @@ struct CaseJob : CaseSettings {
   bool warmup_by_time = false;  // instead: until two windows agree (measure/warm_up.h)
   std::optional<JudgedCase> judged;  // if set, parity is not judged again
   double spin_scale = 1;
+  std::string ring_row;   // of --tune: what ring uses instead of its table's row; empty: that row
   bool watched = false;   // a profiler watches: calls take longer than their pace predicts
   bool audited = false;   // after the timing, the bytes that each candidate reads are audited
   bool observed = false;  // in one block in eight, candidates decode once more, with logits
@@ -62,6 +65,11 @@ struct CaseJob : CaseSettings {
 
   bool cuda() const { return device == "cuda"; }
 };
+
+inline bool has_engine(const CaseJob& job, std::string_view name) {
+  return std::any_of(job.engines.begin(), job.engines.end(),
+                     [&](const CaseEngine& engine) { return engine.name == name; });
+}
 
 // Rows in the KV cache before the first step of the case.
 inline int first_depth(const CaseJob& job) {

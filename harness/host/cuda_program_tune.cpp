@@ -50,6 +50,16 @@ double time_launches(Engine& engine, int depth, int tokens) {
   return us[kLaunches / 2];
 }
 
+// The analytic model with the layer shape of `model`: the pace depends on no weight.
+const ShapeRow& analytic_row(const std::string& model) {
+  const ModelShape shape = model_config(resolve_model(model)).shape;
+  for (const ShapeRow& row : analytic_models()) {
+    if (row.shape.same_layer_shape(shape)) return row;
+  }
+  throw Error(ErrorKind::kBadInput,
+              "tune: model " + model + ": found no analytic weights of its layer shape");
+}
+
 // The greatest depth of the sweep that leaves 1 GiB of memory free.
 int deepest(const TuneCall& call, const ModelConfig& config) {
   int most = 0;
@@ -142,8 +152,9 @@ struct Sweep {
 
 // The row to paste into kernels/ring/tuning.cpp: the quickest pace of each range and of the LM
 // head, and the quickest split.
-std::string table_row(const Tuned& result, int compute_major) {
+std::string table_row(const Tuned& result, int compute_major, const ModelShape& shape) {
   ring::Tuning tuning;
+  tuning.held = ring::is_held(shape);
   tuning.card = result.gpu;
   tuning.compute_major = compute_major;
   int ranges = 0;
@@ -169,7 +180,8 @@ Tuned tune_ring(const TuneCall& call, const std::function<void(const std::string
                     "a CPU; mkbench doctor says what is missing",
                     usability.reason));
   }
-  const ModelConfig config = model_config(resolve_model("synthetic"));
+  const ShapeRow& row = analytic_row(call.model);
+  const ModelConfig config = synthetic_config(row);
   const std::string obstacle = ring_obstacle(config, call.gpu);
   if (!obstacle.empty()) throw Error(ErrorKind::kUnsupportedDevice, "tune: " + obstacle);
   const DeviceInfo& device = found.devices.at(static_cast<size_t>(call.gpu));
@@ -177,7 +189,7 @@ Tuned tune_ring(const TuneCall& call, const std::function<void(const std::string
   RingOptions options;
   options.gpu = call.gpu;
   options.max_context = most + std::max(kTokens, kSplitDepth + kSplitTokens);
-  const std::unique_ptr<Engine> engine = make_ring(make_synthetic("none"), options);
+  const std::unique_ptr<Engine> engine = make_ring(make_synthetic(row, "none"), options);
   Sweep sweep{*engine, config.shape, ring::most_copies_in_flight(config.shape, device.sm_major),
               ring::most_head_copies_in_flight(config.shape, device.sm_major), options};
   Tuned result{.gpu = device.name,
@@ -202,7 +214,7 @@ Tuned tune_ring(const TuneCall& call, const std::function<void(const std::string
   say("LM head and split");
   result.head = sweep.head_paces(quickest(result.sweeps.front().times));
   result.splits = sweep.splits(quickest(result.sweeps.at(around_split).times));
-  result.table_row = table_row(result, device.sm_major);
+  result.table_row = table_row(result, device.sm_major, config.shape);
   return result;
 }
 

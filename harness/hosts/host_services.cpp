@@ -168,6 +168,7 @@ EngineRequest HostServices::on_device(EngineRequest request) const {
   request.cuda = job_.cuda();
   request.gpu = job_.gpu;
   request.spin_scale = job_.spin_scale;
+  if (request.name == kRingName) request.settings = job_.ring_row;
   return request;
 }
 

@@ -73,8 +73,10 @@ MachineProbe probe_of(const MachineFacts& facts, int gpu) {
   const DeviceList& list = facts.card->devices;
   probe.environment["architectures"] = facts.card->architectures;
   probe.devices = list.devices;
-  for (const RingObstacle& of : facts.card->ring_obstacles)
+  for (const RingObstacle& of : facts.card->ring_obstacles) {
     probe.ring_obstacles[of.model] = of.obstacle;
+    probe.ring_paces[of.model] = of.pace;
+  }
   if (const DeviceInfo* device = find_device(facts.card->devices, gpu)) {
     nlohmann::json card = to_json(*device);
     card["clock_setting"] = clock_setting(device->state);

@@ -36,6 +36,7 @@ struct MachineProbe {
   // For each model of the CardCall, why the ring megakernel cannot run it; empty text: it can.
   // Filled in only if the GPU is usable.
   std::map<std::string, std::string> ring_obstacles;
+  std::map<std::string, std::string> ring_paces;          // RingObstacle::pace of each
   nlohmann::json environment = nlohmann::json::object();  // the report's `environment`
 };
 

@@ -57,7 +57,10 @@ std::string weights_lines(const Report& report) {
   return text;
 }
 
-// The most important caveat on the times; empty if there is none.
+// Enough for what a plan warns of: the machine's state, then ring's pace.
+constexpr size_t kMostCautions = 2;
+
+// The most important caveats on the times; empty if there is none.
 std::string caution_line(const Report& report, const RenderStyle& style) {
   if (is_cpu_report(report)) {
     const std::string banner = json_text(report.environment, {"banner"});
@@ -67,9 +70,12 @@ std::string caution_line(const Report& report, const RenderStyle& style) {
         cpu_note(report));
   }
   if (report.meta.contains("warnings") && report.meta["warnings"].is_array()) {
+    std::vector<std::string> lines;
     for (const auto& warning : report.meta["warnings"]) {
-      if (warning.is_string()) return "caution: " + one_line(warning.get<std::string>(), 300);
+      if (warning.is_string() && lines.size() < kMostCautions)
+        lines.push_back("caution: " + one_line(warning.get<std::string>(), 300));
     }
+    if (!lines.empty()) return fmt::format("{}", fmt::join(lines, "\n"));
   }
   for (const CaseReport& c : report.cases) {
     for (const EngineReport& e : c.engines) {

@@ -56,7 +56,7 @@ void describe_fields(V& v, Tag<ProcessFacts>) {
 struct EngineFacts {
   std::string resolved_name;  // "plain"; for a plugin "its-name@file.so"
   std::string device;
-  std::string settings;  // pinned library settings of a baseline
+  std::string settings;  // of a baseline's library; ring: its row of tuning
   ProcessFacts process;
 };
 
@@ -64,7 +64,7 @@ template <typename V>
 void describe_fields(V& v, Tag<EngineFacts>) {
   v.field("resolved_name", &EngineFacts::resolved_name, "engine that ran");
   v.field("device", &EngineFacts::device, "where it ran");
-  v.field("settings", &EngineFacts::settings, "pinned library settings");
+  v.field("settings", &EngineFacts::settings, "pinned library settings; of ring its row of tuning");
   v.field("process", &EngineFacts::process, "the process that held the engine");
 }
 
@@ -368,7 +368,7 @@ void describe_fields(V& v, Tag<Report>) {
   v.field(
       "calibration", &Report::calibration,
       "clock: margin of comparisons and where it comes from; pin_gb_per_s of a card: 2 x memory "
-      "clock x bus width");
+      "clock x bus width; ring_tuning: the row of each model that --tune measured");
   v.field("cases", &Report::cases, "one entry for each model and depth");
   v.group("verdict", "verdict of the whole run", [](auto& g) {
     g.field("status", &Report::verdict, "worst verdict of all cases");

@@ -231,11 +231,12 @@ struct TorchCall {
   static void fields(auto& v) { list_fields(v, "compute_on", &TorchCall::compute_on); }
 };
 
-// `mkbench tune`. Answers: StageTold for each stage, then Tuned.
+// `mkbench tune`, and run --tune. Answers: StageTold for each stage, then Tuned.
 struct TuneCall {
   static constexpr char kType[] = "tune";
   int gpu = 0;
-  static void fields(auto& v) { list_fields(v, "gpu", &TuneCall::gpu); }
+  std::string model = "synthetic";  // whose layer shape is measured, with analytic weights
+  static void fields(auto& v) { list_fields(v, "gpu", &TuneCall::gpu, "model", &TuneCall::model); }
 };
 
 using ToHost =
@@ -244,9 +245,8 @@ using ToHost =
                  StateCall, ExplainCall, SkipToCall, AblateCall, DescribeCall, PingCall, FinishCall,
                  FlushCall, CardCall, TorchCall, TuneCall>;
 
-// ---- from a host ----
+// ---- from a host; Hello comes first, and a parent takes only a host of its own build ----
 
-// The first message of a host. A parent takes only a host of its own build.
 struct Hello {
   static constexpr char kType[] = "hello";
   std::string build, program;
@@ -265,7 +265,7 @@ struct Opened {
   static constexpr char kType[] = "opened";
   int engine = 0;
   EngineCapabilities capabilities;
-  std::string settings;  // pinned library settings
+  std::string settings;  // Engine::settings(), or the library settings that the engine pins
   EngineState state;
   static void fields(auto& v) {
     list_fields(v, "engine", &Opened::engine, "capabilities", &Opened::capabilities, "settings",

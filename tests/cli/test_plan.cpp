@@ -164,6 +164,51 @@ TEST_CASE("a machine that is not fit for times causes one warning, with all reas
   CHECK(any_holds(prompt.warnings, "--only corpus-1: ids alone are judged"));
 }
 
+TEST_CASE("a run whose ring has a pace that nobody measured says so, unless it measures it first") {
+  MachineProbe probe = card();
+  probe.ring_paces = {{"synthetic", "an unknown card: not measured"}, {"tiny", ""}};
+  const Names run = {"--model", "synthetic"};
+  const auto with = [&](const Names& more) {
+    Names args = run;
+    args.insert(args.end(), more.begin(), more.end());
+    return plan_of(args, probe);
+  };
+  const std::string told = "synthetic: ring's pace on this card is predicted, not measured";
+  REQUIRE(with({}).warnings.size() == 1);
+  CHECK(any_holds(with({}).warnings, told));
+  CHECK(any_holds(with({"--engine", "plain,ring"}).warnings, told));
+  CHECK(with({"--engine", "plain"}).warnings.empty());
+  CHECK(plan_of({"parity", "--model", "synthetic"}, probe).warnings.empty());
+  CHECK(with({"--tune"}).warnings.empty());
+  CHECK(with({"--tune"}).jobs.size() == 1);
+  // The machine's state is the first warning, ring's pace the second: the first screen shows two.
+  probe.host_unfit = {"load"};
+  REQUIRE(with({}).warnings.size() == 2);
+  CHECK(any_holds({with({}).warnings[1]}, told));
+  probe.host_unfit.clear();
+  probe.ring_paces["synthetic"] = "a sweep";
+  CHECK(with({}).warnings.empty());
+  CHECK_NOTHROW(with({"--tune"}));  // a card with a row may be measured again
+}
+
+TEST_CASE("--tune is refused where it has nothing to measure") {
+  const auto refused = [](const Names& args, const MachineProbe& probe, const char* why) {
+    try {
+      plan_of(args, probe);
+      FAIL("nothing was thrown");
+    } catch (const Error& error) {
+      CHECK(error.kind() == ErrorKind::kBadInput);
+      CHECK_THAT(error.what(), ContainsText(why));
+    }
+  };
+  refused({"--tune", "--model", "tiny"}, card(), "found no case with ring on a GPU");
+  refused({"--tune", "--model", "synthetic", "--engine", "plain"}, card(), "add --engine ring");
+  refused({"--tune", "--model", "tiny", "--device", "cpu"}, card(),
+          "mkbench doctor says what is missing");
+  refused({"--tune"}, {}, "mkbench doctor says what is missing");
+  CHECK_NOTHROW(plan_of({"--tune", "--model", "tiny,synthetic"}, card()));
+}
+
 TEST_CASE("MKBENCH_SPIN_SCALE, from 1 to 1e9, counts only under --in-process") {
   const Names in_process = {"--model", "tiny", "--in-process", "--device", "cpu"};
   for (const char* text : {"1", "2.5", "1e9"}) {

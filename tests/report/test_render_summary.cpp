@@ -27,8 +27,9 @@ TEST_CASE(
   CHECK_THAT(screen(r),
              ContainsText("next: mkbench profile --timeline --engine megakernel --model " +
                           r.cases[1].model + " -d " + std::to_string(r.cases[1].depth)));
-  r.meta["warnings"] = {"this machine is busy", "another"};
-  CHECK_THAT(screen(r), ContainsText("caution: this machine is busy\n"));
+  r.meta["warnings"] = {"this machine is busy", "another", "a third"};
+  CHECK_THAT(screen(r), ContainsText("caution: this machine is busy\ncaution: another\n") &&
+                            !ContainsText("a third"));
   r.cases.resize(1);
   r.cases[0].engines[1].parity->failed_step.emplace().command = "mkbench parity --only 'p:5'";
   CHECK_THAT(screen(r), !ContainsText("again: "));

@@ -21,7 +21,7 @@ std::string without_slash(const std::string& path) {
 }
 
 void refuse_flags(const RunSettings& settings) {
-  for (const char* flag : {"baseline", "resume", "list-devices"}) {
+  for (const char* flag : {"baseline", "resume", "list-devices", "tune"}) {
     if (was_given(settings, flag))
       bad_usage(fmt::format("compare: found --{}, which compare does not take", flag));
   }

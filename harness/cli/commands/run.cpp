@@ -17,6 +17,7 @@
 #include "harness/cli/commands/list.h"
 #include "harness/cli/commands/plot.h"
 #include "harness/cli/commands/results.h"
+#include "harness/cli/commands/tune.h"
 #include "harness/cli/outlook.h"
 #include "harness/cli/plan.h"
 #include "harness/cli/progress.h"
@@ -67,7 +68,7 @@ class Run {
     remove_stale_snapshots();
     probe();
     if (interrupted()) return stop_early();
-    const RunPlan plan = make_plan();
+    RunPlan plan = make_plan();
     if (early_exit_ >= 0) return early_exit_;
     for (const std::string& warning : plan.warnings) warn(warning);
     for (const std::string& note : plan.notes) say(note);
@@ -84,6 +85,7 @@ class Run {
     if (plan.cuda && probe_.pin_gb_per_s > 0)
       report_.calibration["pin_gb_per_s"] = probe_.pin_gb_per_s;
     if (!settings_.whole_parity) read_clock(plan);
+    if (settings_.tune) tune_jobs(plan.jobs, hosts_, settings_, report_.calibration);
     baselines_.check_plan(report_, options_to_json(settings_), plan.jobs);
     start_report();
     write_so_far(plan);
@@ -236,11 +238,13 @@ class Run {
   bool plots_come() const { return settings_.plot && !settings_.whole_parity; }
   bool pictures_come() const { return settings_.plot && (plots_come() || has_errors(report_)); }
 
-  // All cases of a report share one calibration of the clock, so a resumed run keeps that of the
-  // interrupted run.
+  // All cases of a report share one calibration of the clock and one of ring, so a resumed run keeps
+  // those of the interrupted run.
   void read_clock(const RunPlan& plan) {
     const nlohmann::json before =
         resumption_ != nullptr ? resumption_->before().calibration : nlohmann::json();
+    if (before.is_object() && before.contains("ring_tuning"))
+      report_.calibration["ring_tuning"] = before["ring_tuning"];
     if (before.is_object() && before.contains("clock")) {
       report_.calibration["clock"] = before["clock"];
       return;

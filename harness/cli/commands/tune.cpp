@@ -1,17 +1,17 @@
 // `mkbench tune`: measures ring's fastest settings on a card (copies in flight, least gap between
 // them, the context length from which attention is split). The result is committed as a row of
 // kernels/ring/tuning.cpp.
+#include "harness/cli/commands/tune.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <map>
 #include <set>
 
-#include "harness/cli/plan_settings.h"
 #include "harness/cli/progress.h"
-#include "harness/hosts/hosts.h"
-#include "harness/report/verdict.h"
-#include "references/base/error.h"
+#include "harness/report/print_stderr.h"
+#include "harness/report/render.h"
 
 namespace mkbench {
 namespace {
@@ -58,13 +58,20 @@ void print_times(std::string_view title, int TunedTime::*varied,
   }
 }
 
-int tune_command(const CardSettings& settings, const Invocation& invocation) {
-  Hosts hosts(invocation.start_host, settings.timeout_s);
+Tuned measure(Hosts& hosts, const CardSettings& settings, const std::string& model) {
   ProgressDisplay progress(settings.quiet, settings.verbose);
-  const auto say = [&](const std::string& stage) { progress.show({.stage = stage, .engine = ""}); };
-  const Tuned result = ask<Tuned>(hosts.about_card(), TuneCall{settings.gpu},
+  const auto say = [&](const std::string& stage) {
+    progress.show({.stage = "tune: " + stage, .engine = kRingName});
+  };
+  const Tuned result = ask<Tuned>(hosts.about_card(), TuneCall{settings.gpu, model},
                                   {settings.timeout_s, settings.timeout_s}, say);
   progress.clear();
+  return result;
+}
+
+int tune_command(const CardSettings& settings, const Invocation& invocation) {
+  Hosts hosts(invocation.start_host, settings.timeout_s);
+  const Tuned result = measure(hosts, settings, TuneCall{}.model);
   fmt::print("ring on {}: {} tokens a launch, medians of {} launches by CUDA events; * quickest\n",
              result.gpu, result.tokens, result.launches);
   for (const TuneSweep& sweep : result.sweeps) print_sweep(sweep);
@@ -78,6 +85,19 @@ int tune_command(const CardSettings& settings, const Invocation& invocation) {
 }
 
 }  // namespace
+
+void tune_jobs(std::vector<CaseJob>& jobs, Hosts& hosts, const CardSettings& settings,
+               nlohmann::json& calibration) {
+  for (CaseJob& job : jobs) {
+    if (!has_engine(job, kRingName)) continue;
+    const std::string& model = job.model.name;
+    job.ring_row = json_text(calibration, {"ring_tuning", model.c_str()});
+    if (!job.ring_row.empty()) continue;
+    job.ring_row = measure(hosts, settings, model).table_row;
+    calibration["ring_tuning"][model] = job.ring_row;
+    print_stderr("mkbench: {}: row for kernels/ring/tuning.cpp: {}\n", model, job.ring_row);
+  }
+}
 
 CommandRow tune_row() {
   return command_row<CardSettings>("tune", "sweep the ring megakernel's tuning on a card", "",
