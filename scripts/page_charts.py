@@ -6,6 +6,7 @@ Colours are CSS variables of scripts/page/report.css, so that a chart follows th
 
 import math
 import statistics
+import zlib
 
 from report_file import finite
 
@@ -21,7 +22,8 @@ ROW = 40  # pixels of a row that has its text above its bar
 
 
 class Palette:
-    """Colour and shape of every engine of a page. The ceiling has the colour of the text."""
+    """Colour and mark of every engine of a page: the same on each page, unless another engine has taken them, and no two
+    alike. The ceiling has the colour of the text."""
 
     def __init__(self):
         self.slots = {}
@@ -31,22 +33,31 @@ class Palette:
         if label in self.slots:
             return
         wanted = [PREFERRED[name] for name in names if name in PREFERRED]
-        free = [slot for slot in range(SLOTS) if slot not in self.slots.values()]
-        others = [slot for slot in free if slot not in PREFERRED.values()] + free
-        taken = [slot for slot in wanted if slot in free] + others
-        self.slots[label] = taken[0] if taken else len(self.slots) % SLOTS
+        own = zlib.crc32(label.encode()) % SLOTS
+        free = [slot for slot in range(SLOTS * len(SHAPES)) if slot not in self.slots.values()]
+        others = sorted(free, key=lambda slot: (slot // SLOTS, slot in PREFERRED.values(), (slot - own) % SLOTS))
+        self.slots[label] = next((slot for slot in wanted if slot in free), others[0])
+
+    @staticmethod
+    def colour(slot: int) -> int:
+        return slot % SLOTS
+
+    @staticmethod
+    def shape(slot: int) -> str:
+        """The marks are shifted by one where the colours begin again."""
+        return SHAPES[(slot + slot // SLOTS) % len(SHAPES)]
 
     def domain(self) -> list:
         return [*self.slots, CEILING]
 
     def colours(self) -> dict:
-        return {"domain": self.domain(), "range": [f"var(--c{slot})" for slot in self.slots.values()] + ["var(--ink)"]}
+        return {"domain": self.domain(), "range": [f"var(--c{self.colour(slot)})" for slot in self.slots.values()] + ["var(--ink)"]}
 
     def shapes(self) -> dict:
-        return {"domain": self.domain(), "range": [SHAPES[slot] for slot in self.slots.values()] + ["stroke"]}
+        return {"domain": self.domain(), "range": [self.shape(slot) for slot in self.slots.values()] + ["stroke"]}
 
     def legend(self) -> list:
-        return [{"engine": e, "slot": slot, "shape": SHAPES[slot]} for e, slot in self.slots.items()]
+        return [{"engine": e, "slot": self.colour(slot), "shape": self.shape(slot)} for e, slot in self.slots.items()]
 
     def engine_colour(self) -> dict:
         return name("engine", scale=self.colours(), legend=self.chart_legend)

@@ -338,15 +338,38 @@ def bugs_of(report: dict) -> list:
             if (diagnosis := (e["parity"] or {}).get("diagnosis", {})).get("names")]
 
 
-def run_view(page: Page, report: dict, source: str) -> dict:
-    """What the page shows of one report."""
+def sentence_of(report: dict) -> str:
+    """The first case in one sentence, for a message to others: what its quickest candidate, or else its first, came to."""
+    case = next((c for c in report["cases"] if any(e["role"] == "candidate" for e in c["engines"])), None)
+    if case is None:
+        return ""
+    candidates = [e for e in case["engines"] if e["role"] == "candidate"]
+    engine = min((e for e in candidates if e in timed(case)), key=lambda e: e["ms_per_tok"]["mean"], default=candidates[0])
+    x, where = position_of(case), "a CPU" if card_of(report) == "cpu" else card_of(report)
+    what = f"{case['model']['name']}, {f'a prompt of {x:,} ids' if is_prefill(case) else f'depth {x:,}'}, on {where}"
+    name = labels_of(case)[engine["name"]]
+    is_what = f"is right ({parity_text(engine)} sure tokens)" if engine["verdict"] in GOOD else f"is {engine['verdict']}"
+    if engine["ms_per_tok"] is None:
+        told = "\n".join(report["verdict"]["reasons"])  # right below
+        why = "".join(reason for reason in engine["reasons"][:1] if reason not in told)
+        return f"{name} {is_what}: {what}{': ' if why else ''}{why}"
+    unit = "ms a prompt id" if is_prefill(case) else "ms a token"
+    times = f"{charts.with_interval(engine['ms_per_tok']['mean'], *ends(engine['ms_per_tok']['ci']))} {unit}"
+    comparison = ranked_comparison(case, engine)
+    speedup = f", {charts.digits(comparison['speedup'])}x {labels_of(case)[comparison['baseline']]}" if comparison else ""
+    share = f", {percent_text(*share_of(engine))} of the ceiling" if share_of(engine) else ""
+    return f"{name} {is_what} and takes {times}{speedup}{share}: {what}."
+
+
+def run_view(page: Page, report: dict, source: str, unverified: str = "") -> dict:
+    """What the page shows of one report. unverified: why its figures are not to be trusted."""
     meta, verdict, groups = report["meta"], report["verdict"], {}
     said = "\n".join(verdict["reasons"])
     for case in report["cases"]:
         page.add_engines(case)
         groups.setdefault((case["model"]["name"], case["axes"]["n_gen"], is_prefill(case)), []).append(case)
     return {
-        "source": source, "status": verdict["status"], "kind": kind_of(verdict["status"]),
+        "source": source, "unverified": unverified, "sentence": sentence_of(report), "status": verdict["status"], "kind": kind_of(verdict["status"]),
         "exit_code": verdict["exit_code"], "reasons": verdict["reasons"], "interrupted": verdict["interrupted"],
         "device": card_of(report), "on_cpu": card_of(report) == "cpu", "bugs": bugs_of(report),
         "twin": any("host-twin" in (e["name"], e.get("resolved_name")) for case in report["cases"] for e in case["engines"]),

@@ -1,10 +1,11 @@
 """Plots of mkbench reports: tok/s and ms/token against context depth.
 
-  plot_report.py REPORT.json [REPORT.json ...] --out DIR
+  plot_report.py REPORT.json [REPORT.json ...] --out DIR [--unverified WHY ...]
 
 Writes one figure for each model (and kind of test), as SVG and PNG, of the charts that the report's page has: a line for
 each engine with the confidence interval of every point, speed-ups over the baseline, and the ceiling where one was timed.
-One depth alone gives bars. Engines whose times were withheld are left out and named under the title.
+One depth alone gives bars. Engines whose times were withheld are left out and named under the title. --unverified, once for
+each report in their order, says why its figures do not follow from its samples; empty: they do.
 
 Exit status: 0 written, 1 no vl-convert, 2 a report that cannot be read, 3 nothing to plot.
 """
@@ -85,7 +86,7 @@ def to_text(values, form: str) -> str:
     return " to ".join(dict.fromkeys(format(value, form) for value in (min(values), max(values))))
 
 
-def title_of(figure: Figure) -> dict:
+def title_of(figure: Figure, unverified: list) -> dict:
     where = "a CPU: not a GPU result" if figure.card == "cpu" else figure.card
     what = "untimed tokens check it" if figure.prefill else f"{figure.tokens:,} tokens a block"
     depth = f", depth {figure.depths[0]:,}" if len(figure.depths) == 1 and not figure.prefill else ""
@@ -100,11 +101,12 @@ def title_of(figure: Figure) -> dict:
         notes.append("Times withheld: " + "; ".join(figure.withheld) + ".")
     return chart_files.title(
         f"{figure.model}: {'prefill' if figure.prefill else 'decode'}, batch 1, bf16",
-        [f"{where}, {what}{depth}", *(line for note in notes for line in textwrap.wrap(note, NOTE_LETTERS))],
-        "--bad" if figure.card == "cpu" else "--ink-2")
+        [*(f"NOT VERIFIED, do not quote: {why}"[:NOTE_LETTERS] for why in unverified), f"{where}, {what}{depth}",
+         *(line for note in notes for line in textwrap.wrap(note, NOTE_LETTERS))],
+        "--bad" if figure.card == "cpu" or unverified else "--ink-2")
 
 
-def spec_of(figure: Figure) -> dict:
+def spec_of(figure: Figure, unverified: list) -> dict:
     """A panel of rates and one of times, with the names of the engines above them."""
     panels = []
     if len(figure.depths) > 1:
@@ -117,7 +119,7 @@ def spec_of(figure: Figure) -> dict:
             point["below"] = page_charts.is_crowded(points, point)
         title, spec = page_tables.depth_chart(figure.page, kind, points, figure.prefill, labelled=len(points) <= MOST_LABELS)
         panels.append(spec | {"title": {"text": title, "subtitle": hint}, "width": 460})
-    return chart_files.beside(panels, title_of(figure))
+    return chart_files.beside(panels, title_of(figure, unverified))
 
 
 def failure_specs(reports: list) -> dict:
@@ -143,12 +145,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("reports", nargs="+", type=pathlib.Path, metavar="REPORT.json")
     parser.add_argument("--out", type=pathlib.Path, required=True, metavar="DIR")
+    parser.add_argument("--unverified", action="append", default=[], metavar="WHY")
     arguments = parser.parse_args()
+    unverified = list(filter(None, arguments.unverified))
     reports = []
     for path in arguments.reports:
         try:
             reports.append(load(path))
-            specs = {name_of(figure): spec_of(figure) for figure in collect(reports)} | failure_specs(reports)
+            specs = {name_of(figure): spec_of(figure, unverified) for figure in collect(reports)} | failure_specs(reports)
         except BadReport as error:
             print(f"plot_report: {error}", file=sys.stderr)
             return 2

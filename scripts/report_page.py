@@ -1,6 +1,8 @@
 """The page of mkbench reports: one HTML file that holds everything it shows and opens without a network.
 
-  report_page.py REPORT.json [REPORT.json ...] --out FILE.html
+  report_page.py REPORT.json [REPORT.json ...] --out FILE.html [--unverified WHY ...]
+
+--unverified: once for each report, in their order: why its figures do not follow from its samples; empty if they do.
 
 Charts are Vega-Lite specifications, drawn by Vega as vl-convert-python packs it, which the page contains. The
 page's content security policy forbids every request, and every script but its two.
@@ -11,6 +13,7 @@ Exit status: 0 written, 1 a module is missing or the file cannot be written, 2 a
 import argparse
 import base64
 import hashlib
+import itertools
 import json
 import os
 import pathlib
@@ -84,12 +87,13 @@ def render(draw, page: page_tables.Page, scripts: list, **values) -> str:
         data=safe_json({"charts": page.charts, "data": page.data}), **values)
 
 
-def fill(draw, reports: list, names: list, scripts: list) -> str:
+def fill(draw, reports: list, names: list, scripts: list, unverified: list) -> str:
     """The page of reports. Raises one of INCOMPLETE if a report lacks a value or has one that no report may have."""
     import jinja2
 
     page = page_tables.Page()
-    runs = [page_tables.run_view(page, report, name) for report, name in zip(reports, names)]
+    runs = [page_tables.run_view(page, report, name, why or "")
+            for report, name, why in itertools.zip_longest(reports, names, unverified)]
     try:
         return render(draw, page, scripts, runs=runs, has_ceiling=page.has_ceiling)
     except jinja2.UndefinedError as error:
@@ -107,6 +111,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("reports", nargs="+", type=pathlib.Path, metavar="REPORT.json")
     parser.add_argument("--out", type=pathlib.Path, required=True, metavar="FILE.html")
+    parser.add_argument("--unverified", action="append", default=[], metavar="WHY")
     arguments = parser.parse_args()
     names = [str(path) for path in arguments.reports]
     try:
@@ -122,7 +127,7 @@ def main() -> int:
         print(f"report_page: {error}", file=sys.stderr)
         return 1
     try:
-        text = fill(draw, reports, names, scripts)
+        text = fill(draw, reports, names, scripts, arguments.unverified)
     except INCOMPLETE as error:
         return refuse_incomplete("report_page", arguments.reports, error)
     try:

@@ -1,6 +1,7 @@
 """The page that a run leaves beside its report, and what becomes of the run where none can be made."""
 
 import importlib.util
+import json
 import os
 import signal
 import sys
@@ -27,6 +28,18 @@ class Made(CliTest):
         drawn = self.mkbench("plot", str(self.out), "--out", str(self.folder / "again"), env=OWN_PYTHON)
         self.assertEqual((drawn.returncode, drawn.stdout), (0, f"{self.folder / 'again'}\n"), drawn.stderr)
         self.assertEqual((self.folder / "again" / "report.html").read_bytes(), page.read_bytes())
+
+        report = self.report()
+        report["cases"][0]["engines"][-1]["tok_per_s"] = 9999.0
+        (self.out / "report.json").write_text(json.dumps(report))
+        drawn = self.mkbench("plot", str(self.out), "--out", str(self.folder / "changed"), env=OWN_PYTHON)
+        self.assertEqual(drawn.returncode, 0, drawn.stderr)
+        self.assertIn("warning: NOT VERIFIED, do not quote: ", drawn.stderr)
+        changed = (self.folder / "changed" / "report.html").read_text()
+        self.assertIn("tok_per_s: found 9999", changed)
+        self.assertIn(">NOT VERIFIED</span> CPU", changed)
+        self.assertNotIn(">PASS</span> CPU", changed)
+        self.assertIn("NOT VERIFIED", next((self.folder / "changed").glob("*.svg")).read_text())
 
     def test_a_failed_run_has_a_page_that_says_why(self):
         broken = self.folder / "broken.so"

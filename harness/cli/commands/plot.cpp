@@ -28,17 +28,35 @@ constexpr Picture kPlots{"plots", "plot_report.py", "plotting"};
 constexpr Picture kPage{kPageName, "report_page.py", "page's"};
 
 // Returns the exit status of the script, -1 if it could not be run. `why_none` explains a status
-// other than 0.
-int draw(const Picture& picture, const std::vector<fs::path>& reports, const fs::path& out,
-         std::string& why_none) {
+// other than 0. `unverified`: why_unverified() of each report, or empty.
+int draw(const Picture& picture, const std::vector<fs::path>& reports,
+         const std::vector<std::string>& unverified, const fs::path& out, std::string& why_none) {
   PythonScript script{.name = picture.script, .arguments = {}};
   for (const fs::path& report : reports) script.arguments.push_back(report.string());
   script.arguments.insert(script.arguments.end(), {"--out", out.string()});
+  for (const std::string& why : unverified) script.arguments.push_back("--unverified=" + why);
   std::string problem;
   const int status = run_script(script, problem);
   if (problem.empty()) problem = fmt::format("the {} script ended with {}", picture.its, status);
   why_none = fmt::format("no {}: {}", picture.what, problem);
   return status;
+}
+
+// Why figures of the report do not follow from the rest of it; empty if they do.
+std::string why_unverified(const fs::path& report) {
+  constexpr size_t kMost = 300;
+  Differences differences;
+  try {
+    read_and_recompute(report, differences);
+  } catch (const Error& error) {
+    return one_line(error.what(), kMost);
+  }
+  if (differences.all().empty()) return {};
+  const Difference& first = differences.all().front();
+  return one_line(fmt::format("{}: {} of {} figures differ: {}: found {}, recomputed {}",
+                              report.string(), differences.all().size(), differences.figures(),
+                              first.path, first.found, first.recomputed),
+                  kMost);
 }
 
 template <typename Suits>
@@ -66,8 +84,9 @@ std::vector<std::string> picture_report(const fs::path& folder, bool plots) {
   std::vector<std::string> warnings;
   const std::vector<fs::path> reports = {folder / "report.json"};
   std::string why_none;
-  if (plots && draw(kPlots, reports, folder / "plots", why_none) != 0) warnings.push_back(why_none);
-  if (draw(kPage, reports, folder / kPageName, why_none) != 0) warnings.push_back(why_none);
+  if (plots && draw(kPlots, reports, {}, folder / "plots", why_none) != 0)
+    warnings.push_back(why_none);
+  if (draw(kPage, reports, {}, folder / kPageName, why_none) != 0) warnings.push_back(why_none);
   return warnings;
 }
 
@@ -84,6 +103,7 @@ void require_plot_arguments(PlotSettings& settings) {
 
 int plot_command(const PlotSettings& settings, const Invocation&) {
   std::vector<fs::path> reports;
+  std::vector<std::string> unverified;
   for (const std::string& argument : settings.arguments) {
     const fs::path path = report_file(argument);
     if (!fs::is_regular_file(path)) {
@@ -91,14 +111,17 @@ int plot_command(const PlotSettings& settings, const Invocation&) {
                   fmt::format("mkbench plot: {}: no such report", path.string()));
     }
     reports.push_back(path);
+    unverified.push_back(why_unverified(path));
+    if (!unverified.back().empty())
+      print_stderr("mkbench: warning: NOT VERIFIED, do not quote: {}\n", unverified.back());
   }
   const fs::path out =
       settings.out.empty() ? reports.front().parent_path() / "plots" : fs::path(settings.out);
   std::string why_none;
-  const int status = draw(kPlots, reports, out, why_none);
+  const int status = draw(kPlots, reports, unverified, out, why_none);
   if (status < 0) throw Error(ErrorKind::kRuntime, "mkbench plot: " + why_none);
   if (status == 0) {
-    if (draw(kPage, reports, out / kPageName, why_none) != 0)
+    if (draw(kPage, reports, unverified, out / kPageName, why_none) != 0)
       print_stderr("mkbench: warning: {}\n", why_none);
     fmt::print("{}\n", out.string());
   }
