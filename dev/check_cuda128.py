@@ -167,7 +167,8 @@ def demangled(symbol: str) -> str:
 
 def assemble(ptxas: pathlib.Path, ptx: bytes, architecture: str, may_spill: bool = False) -> list[str]:
     """One line a kernel (registers, shared memory); raises where one spills or uses local memory and may not."""
-    # A file with host functions calls what is only declared, so it is not linked. The others are: plain spills with -c.
+    # A file with host functions calls what is only declared, so it is compiled without linking. Only then: without
+    # linking ptxas keeps registers for unknown callers, and plain's kernels spill.
     link = ["-c"] if b".extern .func" in ptx else []
     with tempfile.TemporaryDirectory() as folder:
         source = pathlib.Path(folder) / "kernel.ptx"

@@ -4,7 +4,8 @@ One block stands for all 128, as they do the same at the same time. Its loader k
 room and the pace allows; its consumers fetch a phase's slots, wait for the exchange, compute and hand over. Copies and
 exchanges take longer the more copies are in flight. What a report gives: the time without loads, i.e. the dependency
 chain; the ceiling's rate; the SM clock, which turns a pace's gap into time. Two numbers were fitted to an H200 with 11
-slots (Card.latency, LOAD_SHARE) and hold for an H100, too.
+slots (Card.latency, LOAD_SHARE) and hold for an H100, too; two more to an H200 with three slots (ALONE, REUSE). Three
+or more copies in flight without a gap are up to 12 % slower than the model says (reports/perf.md).
 
 With reports: each ring case with ablations, predicted beside measured. --slots, --copies, --gap and --head-copies
 replace what the card's row of kernels/ring/tuning.cpp says, --gb-per-s and --chain (a factor) the card:
@@ -26,14 +27,15 @@ BLOCKS, SLOT_BYTES, LAYERS, HEAD_SLOTS, MEMBERS, HALF_TILE = 128, 16384, 28, 149
 QKV, OUT, GATE_UP, DOWN = 4, 2, 6, 3  # slots of a block's share, kernels/ring/held/layer.cuh
 LARGE_RING, SLOTS = 6, 11             # a ring of 6 slots or more holds the largest phase (kSmallRing in block.cuh)
 # Microseconds, measured (reports/perf.md): from the consumers' arrival to the publisher's release, reading a slot from
-# shared memory, what more it takes where slots are waited for one by one, attention's arithmetic on a slot of K or V, an exchange without a stream, the arithmetic of a slot of the
+# shared memory, attention's arithmetic on a slot of K or V, an exchange without a stream, the arithmetic of a slot of the
 # LM head, and the end of a step.
-HAND_OVER, FETCH, ALONE, TILE, EXCHANGE, HEAD_SLOT, STEP_END = 0.3, 0.07, 0.15, 0.27, 0.79, 0.12, 3.5
+HAND_OVER, FETCH, TILE, EXCHANGE, HEAD_SLOT, STEP_END = 0.3, 0.07, 0.27, 0.79, 0.12, 3.5
 # What a stream adds to an exchange, by its share of the ceiling's rate, measured beside a stream that never stops.
 LOAD = ((0, 0), (0.606, 0.17), (0.804, 0.32), (0.842, 0.45), (0.913, 1.16), (0.938, 2.41), (1.01, 2.8))
-REUSE = 0.2            # fitted to a ring of 3 slots: until the loader uses a slot again
+REUSE = 0.2            # fitted: until the loader fills a slot that was released
+ALONE = 0.15           # fitted: what more a slot takes where a ring is too small to wait for several at once
 LOAD_SHARE = 0.35      # fitted: ring's stream stops where its ring is full
-FROM_L2 = 0.15         # of a copy's time, for a half tile that all blocks of a group read
+FROM_L2 = 0.15         # part of a copy's time that it takes for a half tile that all blocks of a group read
 STEP = 0.02            # microseconds of the simulation
 
 
@@ -45,7 +47,7 @@ class Card:
     latency: float = 0.55
 
     def copy_us(self, in_flight: float) -> float:
-        """Of one copy, with so many in flight in each block (rates at 1 to 4 in flight: within 3 % of an H200's)."""
+        """Time of one copy, with so many in flight in each block (rates at 1 to 4 in flight: within 3 % of an H200's)."""
         return math.hypot(self.latency, in_flight * self.slot_us())
 
     def slot_us(self) -> float:
@@ -85,7 +87,7 @@ def phases_of(ring: Ring, position: int) -> list[list[Fetch]]:
         return [weights(QKV), weights(OUT) + tiles, weights(GATE_UP), weights(DOWN)]
     whole, half = divmod(math.ceil(position / (MEMBERS * HALF_TILE)), 2)
     sizes = [1.0] * whole + [0.5] * half
-    turn = 1 if small else 4
+    turn = 1 if small else 4  # a small ring waits for each tile; its turns of two tiles of K, then two of V, are left out
     tiles = [Fetch(sizes[at:at + turn], TILE * sum(sizes[at:at + turn])) for at in range(0, len(sizes), turn) for _ in "kv"]
     return [weights(QKV), tiles, weights(OUT), weights(GATE_UP), weights(DOWN)]
 
@@ -176,7 +178,7 @@ def main() -> int:
     for name in ("slots", "copies", "gap", "head-copies"):
         parser.add_argument(f"--{name}", type=int)
     parser.add_argument("--gb-per-s", type=float, help="a card with this ceiling")
-    parser.add_argument("--latency", type=float, default=Card.latency, help="of a copy alone, us (default: %(default)s)")
+    parser.add_argument("--latency", type=float, default=Card.latency, help="a copy's time alone, us (default: %(default)s)")
     parser.add_argument("--chain", type=float, default=1.0, help="factor on the report's time without loads")
     options = parser.parse_args()
     replaced = {"slots": options.slots, "copies": options.copies, "gap_cycles": options.gap,

@@ -36,7 +36,7 @@ class Palette:
         own = zlib.crc32(label.encode()) % SLOTS
         free = [slot for slot in range(SLOTS * len(SHAPES)) if slot not in self.slots.values()]
         others = sorted(free, key=lambda slot: (slot // SLOTS, slot in PREFERRED.values(), (slot - own) % SLOTS))
-        self.slots[label] = next((slot for slot in wanted if slot in free), others[0])
+        self.slots[label] = ([slot for slot in wanted if slot in free] + others + [own])[0]
 
     @staticmethod
     def colour(slot: int) -> int:

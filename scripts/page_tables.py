@@ -348,7 +348,8 @@ def sentence_of(report: dict) -> str:
     x, where = position_of(case), "a CPU" if card_of(report) == "cpu" else card_of(report)
     what = f"{case['model']['name']}, {f'a prompt of {x:,} ids' if is_prefill(case) else f'depth {x:,}'}, on {where}"
     name = labels_of(case)[engine["name"]]
-    is_what = f"is right ({parity_text(engine)} sure tokens)" if engine["verdict"] in GOOD else f"is {engine['verdict']}"
+    sure = f" ({parity_text(engine)} sure tokens)" if engine["parity"] else ""
+    is_what = f"is right{sure}" if engine["verdict"] in GOOD else f"is {engine['verdict']}"
     if engine["ms_per_tok"] is None:
         told = "\n".join(report["verdict"]["reasons"])  # right below
         why = "".join(reason for reason in engine["reasons"][:1] if reason not in told)
@@ -356,7 +357,8 @@ def sentence_of(report: dict) -> str:
     unit = "ms a prompt id" if is_prefill(case) else "ms a token"
     times = f"{charts.with_interval(engine['ms_per_tok']['mean'], *ends(engine['ms_per_tok']['ci']))} {unit}"
     comparison = ranked_comparison(case, engine)
-    speedup = f", {charts.digits(comparison['speedup'])}x {labels_of(case)[comparison['baseline']]}" if comparison else ""
+    speedup = (f", {charts.with_interval(comparison['speedup'], *ends(comparison['ci']), 'x')} the speed of "
+               f"{labels_of(case)[comparison['baseline']]} ({comparison['verdict']})") if comparison else ""
     share = f", {percent_text(*share_of(engine))} of the ceiling" if share_of(engine) else ""
     return f"{name} {is_what} and takes {times}{speedup}{share}: {what}."
 

@@ -101,7 +101,7 @@ def title_of(figure: Figure, unverified: list) -> dict:
         notes.append("Times withheld: " + "; ".join(figure.withheld) + ".")
     return chart_files.title(
         f"{figure.model}: {'prefill' if figure.prefill else 'decode'}, batch 1, bf16",
-        [*(f"NOT VERIFIED, do not quote: {why}"[:NOTE_LETTERS] for why in unverified), f"{where}, {what}{depth}",
+        [*stamps(unverified), f"{where}, {what}{depth}",
          *(line for note in notes for line in textwrap.wrap(note, NOTE_LETTERS))],
         "--bad" if figure.card == "cpu" or unverified else "--ink-2")
 
@@ -122,7 +122,11 @@ def spec_of(figure: Figure, unverified: list) -> dict:
     return chart_files.beside(panels, title_of(figure, unverified))
 
 
-def failure_specs(reports: list) -> dict:
+def stamps(unverified: list) -> list:
+    return [f"NOT VERIFIED, do not quote: {why}"[:NOTE_LETTERS] for why in unverified]
+
+
+def failure_specs(reports: list, unverified: list) -> dict:
     """A figure for each engine with errors by position or layer, by its name."""
     specs = {}
     for report, case in ((report, case) for report in reports for case in report["cases"]):
@@ -131,7 +135,8 @@ def failure_specs(reports: list) -> dict:
             panel = spec | {"title": {"text": heading, "subtitle": note}, "width": 460}
             panels.setdefault(label, []).append(panel)
         for label, drawn in panels.items():
-            heading = chart_files.title(f"{case['model']['name']}: errors of {label}", [build_of(report)], "--ink-2")
+            heading = chart_files.title(f"{case['model']['name']}: errors of {label}", [*stamps(unverified), build_of(report)],
+                                        "--bad" if unverified else "--ink-2")
             specs.setdefault(f"{case['model']['name']}-{label}-errors", chart_files.beside(drawn, heading))
     return specs
 
@@ -152,7 +157,8 @@ def main() -> int:
     for path in arguments.reports:
         try:
             reports.append(load(path))
-            specs = {name_of(figure): spec_of(figure, unverified) for figure in collect(reports)} | failure_specs(reports)
+            specs = {name_of(figure): spec_of(figure, unverified) for figure in collect(reports)} | \
+                failure_specs(reports, unverified)
         except BadReport as error:
             print(f"plot_report: {error}", file=sys.stderr)
             return 2

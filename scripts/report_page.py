@@ -92,8 +92,8 @@ def fill(draw, reports: list, names: list, scripts: list, unverified: list) -> s
     import jinja2
 
     page = page_tables.Page()
-    runs = [page_tables.run_view(page, report, name, why or "")
-            for report, name, why in itertools.zip_longest(reports, names, unverified)]
+    runs = [page_tables.run_view(page, report, name, why)
+            for report, name, why in zip(reports, names, itertools.chain(unverified, itertools.repeat("")))]
     try:
         return render(draw, page, scripts, runs=runs, has_ceiling=page.has_ceiling)
     except jinja2.UndefinedError as error:

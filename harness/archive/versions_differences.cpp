@@ -136,6 +136,11 @@ std::vector<std::string> version_differences(const Report& base, const Report& h
   }
   need_same(all, "meta.options.confidence", fmt::format("{:g}", confidence_of(base)),
             fmt::format("{:g}", confidence_of(head)));
+  const auto ring_rows = [](const Report& report) {
+    return report.calibration.contains("ring_tuning") ? report.calibration["ring_tuning"].dump()
+                                                      : "";
+  };
+  need_same(all, "calibration.ring_tuning", ring_rows(base), ring_rows(head));
   if (!has_timed_candidate(base)) all.emplace_back("cases: BASE has no candidate with a time");
   for (const CaseReport& c : base.cases) {
     const CaseReport* other = case_like(c, head);

@@ -36,6 +36,11 @@ bool is_among(std::string_view name, const std::array<std::string_view, N>& name
 }  // namespace
 
 void check_run_settings(RunSettings& settings) {
+  if (settings.tune && !(settings.baseline.empty() && settings.save_baseline.empty())) {
+    bad_usage(
+        "--tune gives each run a pace of its own, so it goes with no baseline: put the row into "
+        "kernels/ring/tuning.cpp");
+  }
   if (settings.baseline.empty() && settings.builds.empty()) {
     for (const char* flag : {"max-regress", "fail-on"}) {
       if (was_typed(settings, flag)) bad_usage(fmt::format("--{} goes with --baseline", flag));

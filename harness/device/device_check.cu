@@ -51,7 +51,7 @@ double expected_sum(int blocks) {
   return static_cast<double>(sum);
 }
 
-#ifndef __CUDACC_RTC__
+#ifndef __CUDACC_RTC__  // NVRTC, in dev/check_cuda128.py, has no exceptions
 void run_check(int gpu, DeviceCheck& check) {
   MKBENCH_CUDA(cudaSetDevice(gpu));
   cudaDeviceProp properties{};

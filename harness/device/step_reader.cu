@@ -85,6 +85,11 @@ __global__ void __launch_bounds__(32)
 #endif
 }
 
+template __global__ void read_plain<false>(const uint4*, StepBytes, bool, uint32_t, uint32_t*);
+template __global__ void read_plain<true>(const uint4*, StepBytes, bool, uint32_t, uint32_t*);
+template __global__ void read_bulk<false>(const char*, StepBytes, ReadPattern, int*);
+template __global__ void read_bulk<true>(const char*, StepBytes, ReadPattern, int*);
+
 }  // namespace
 
 void fill_with_bits(void* memory, int64_t bytes) {
@@ -94,10 +99,11 @@ void fill_with_bits(void* memory, int64_t bytes) {
   MKBENCH_CUDA(cudaGetLastError());
 }
 
-#ifndef __CUDACC_RTC__
+#ifndef __CUDACC_RTC__  // NVRTC, in dev/check_cuda128.py, has no exceptions
 struct StepReader::State {
   int multiprocessors = 0, compute_major = 0;
   int plain_blocks = 0;
+  ReadPattern before;              // of the last read
   DeviceBuffer<uint32_t> sink{1};  // the plain kernel's sum; practically never written
   // 1 + the block whose copy never arrived, or 0. Mapped memory: the host reads it without a copy.
   MappedValue<int> fault;
@@ -139,6 +145,10 @@ double StepReader::read(const ReadPattern& pattern, const void* memory, const St
     throw Error(ErrorKind::kBadInput,
                 "read bandwidth: this card or this kernel cannot read by " + pattern_text(pattern));
   }
+  // What L2 was asked to keep for another pattern is no gain of this one.
+  if (s.before.kept_mib > 0 && !(s.before == pattern))
+    MKBENCH_CUDA(cudaCtxResetPersistingL2Cache());
+  s.before = pattern;
   s.first.record();
   const bool keeps = pattern.kept_mib > 0;
   if (bulk) {

@@ -56,7 +56,7 @@ void describe_fields(V& v, Tag<ProcessFacts>) {
 struct EngineFacts {
   std::string resolved_name;  // "plain"; for a plugin "its-name@file.so"
   std::string device;
-  std::string settings;  // of a baseline's library; ring: its row of tuning
+  std::string settings;  // of a baseline's library; for ring the row of tuning in use
   ProcessFacts process;
 };
 
@@ -64,7 +64,8 @@ template <typename V>
 void describe_fields(V& v, Tag<EngineFacts>) {
   v.field("resolved_name", &EngineFacts::resolved_name, "engine that ran");
   v.field("device", &EngineFacts::device, "where it ran");
-  v.field("settings", &EngineFacts::settings, "pinned library settings; of ring its row of tuning");
+  v.field("settings", &EngineFacts::settings,
+          "pinned library settings; for ring the row of tuning in use");
   v.field("process", &EngineFacts::process, "the process that held the engine");
 }
 

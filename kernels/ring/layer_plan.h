@@ -39,7 +39,8 @@ inline constexpr int kLeastComputeMajor = 9;
 inline constexpr int kLargeBlock = 227 * 1024, kSmallBlock = 99 * 1024;
 MKBENCH_HD constexpr int shared_limit([[maybe_unused]] int compute_major) {
 #ifdef MKBENCH_BLOCK_KIB
-  return MKBENCH_BLOCK_KIB * 1024;
+  static_assert(MKBENCH_BLOCK_KIB >= 99 && MKBENCH_BLOCK_KIB <= 227);
+  return (MKBENCH_BLOCK_KIB)*1024;
 #else
   return compute_major >= 12 ? kSmallBlock : kLargeBlock;
 #endif

@@ -90,6 +90,18 @@ void check_options(const ModelShape& shape, const RingOptions& options, int comp
           ring::kMostGapCycles);
 }
 
+// A given row must be for these layers and this kind of card.
+void check_tuning(const ModelShape& shape, const RingOptions& options, int compute_major) {
+  if (options.tuning.empty()) return;
+  const ring::Tuning row = ring::read_tuning_row(options.tuning);
+  if (row.held == ring::is_held(shape) &&
+      (row.compute_major == 0 || row.compute_major == compute_major))
+    return;
+  throw Error(
+      ErrorKind::kBadInput,
+      kPrefix + ": a row of tuning for other layers or another kind of card: " + options.tuning);
+}
+
 class RingEngine final : public LaunchEngine {
  public:
   RingEngine(const ModelWeights& weights, const RingOptions& options,
@@ -332,6 +344,7 @@ std::unique_ptr<Engine> make_ring(const ModelWeights& weights, const RingOptions
   cudaDeviceProp properties{};
   MKBENCH_CUDA(cudaGetDeviceProperties(&properties, options.gpu));
   check_options(weights.config.shape, options, properties.major);
+  check_tuning(weights.config.shape, options, properties.major);
   check_memory(kPrefix, ring_device_bytes(weights.config, options));
   return std::make_unique<RingEngine>(weights, options, properties);
 }

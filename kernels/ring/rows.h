@@ -19,7 +19,7 @@ auto with_layout(const ModelShape& shape, F&& f) {
     }
     return with_layout<kRow + 1>(shape, std::forward<F>(f));
   } else {
-#ifndef __CUDACC_RTC__
+#ifndef __CUDACC_RTC__  // NVRTC, in dev/check_cuda128.py, has no exceptions
     throw Error(ErrorKind::kRuntime, "ring: no layout for these layers");
 #endif
     return f(Layout<0>{});

@@ -321,10 +321,10 @@ TEST_CASE("what differs is refused by name, all of it at once") {
     r.environment["gpu"]["driver"] = "600";
     r.cases[0].weights_sha256 = "f00";
     r.cases[2].engines.pop_back();
+    r.calibration["ring_tuning"] = {{"m", "a row"}};
   });
-  for (const char* part : {"env.gpu.driver", "model.weights_sha256", "'megakernel': is not in"})
+  for (const char* part : {"env.gpu.driver", "weights_sha256", "is not in HEAD", "ring_tuning"})
     CHECK(holds(all, part));
-
   const Report untimed = report_with([](Report& r) {
     for (CaseReport& c : r.cases) c.engines[1].timed = false;
   });

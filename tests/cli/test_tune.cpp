@@ -19,6 +19,7 @@ constexpr const char* kModel = "synthetic";
 
 // Hosts that answer a TuneCall with the row "row of MODEL".
 struct TunedHosts {
+  std::string interrupted_at;  // the model at which Ctrl-C is pressed
   std::map<std::string, std::shared_ptr<FakeLink>> links;
   std::vector<std::string> measured;
   Hosts hosts{[this](HostKind, const std::string& holds) -> std::shared_ptr<HostLink> {
@@ -27,6 +28,7 @@ struct TunedHosts {
                   const auto* tune = std::get_if<TuneCall>(&call);
                   if (tune == nullptr) return std::nullopt;
                   CHECK(tune->gpu == 1);
+                  if (tune->model == interrupted_at) throw Interrupted{};
                   measured.push_back(tune->model);
                   Tuned answer;
                   answer.table_row = "row of " + tune->model;
@@ -78,6 +80,16 @@ TEST_CASE("a resumed run takes the row of the run that it resumes") {
   CHECK(fakes.measured == std::vector<std::string>{"other"});
   CHECK(jobs[0].ring_row == "an earlier row");
   CHECK(jobs[1].ring_row == "row of other");
+}
+
+TEST_CASE("Ctrl-C in a sweep keeps the rows that were measured") {
+  TunedHosts fakes;
+  fakes.interrupted_at = "other";
+  std::vector<CaseJob> jobs = {job_of(kModel, "ring"), job_of("other", "ring"),
+                               job_of("third", "ring")};
+  nlohmann::json calibration;
+  tune_jobs(jobs, fakes.hosts, on_gpu_1(), calibration);
+  CHECK(calibration["ring_tuning"] == nlohmann::json{{kModel, "row of synthetic"}});
 }
 
 TEST_CASE("ring alone is opened with the row, and the ceiling keeps its own settings") {

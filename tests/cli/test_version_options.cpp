@@ -28,6 +28,9 @@ TEST_CASE("flags of two versions: gate, baselines of a run, and the history") {
   CHECK(holds(refusal({"--baseline", std::string(101, 'x')}), "is no name"));
   CHECK(holds(refusal({"--max-regress", "0.1"}), "--max-regress goes with --baseline"));
   CHECK(holds(refusal({"--fail-on", "inconclusive"}), "--fail-on goes with --baseline"));
+  for (const char* flag : {"--baseline", "--save-baseline"})
+    CHECK(holds(refusal({"--tune", flag, "v1"}), "--tune gives each run a pace of its own"));
+  CHECK(settings_of<RunSettings>({"--tune"}).tune);
   // A variable that is set for all of a user's gates does not end a run without one.
   CHECK(settings_of({}, {{"MKBENCH_MAX_REGRESS", "0.1"}}).max_regress == 0.1);
 

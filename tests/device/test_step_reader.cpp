@@ -126,3 +126,34 @@ TEST_CASE("every pattern reads all of a buffer, and one that does not fit is ref
   }
   CHECK_THROWS_AS(probe.ms({Way::kRing, {3, 16384, 0}}), Error);
 }
+
+TEST_CASE("a step that L2 helps is read whole") {
+  const DeviceList list = list_devices();
+  if (list.devices.empty()) SKIP_TEST("no GPU");
+  if (list.devices[0].sm_major < 9) SKIP_TEST("no bulk copies before sm_90");
+  using Way = ReadPattern::Way;
+  // 32 times L2, so that L2 can spare a step 3 % of its bytes.
+  const auto bytes = static_cast<uint64_t>(32 * list.devices[0].l2_bytes);
+  DeviceBuffer<char> memory(bytes);
+  fill_with_bits(memory.get(), static_cast<int64_t>(bytes));
+  StepReader reader(0);
+  for (const ReadPattern base : {ReadPattern{}, ReadPattern{Way::kBulk, {6, 16384, 0}}}) {
+    const auto ms = [&](bool back_and_forth, uint32_t kept_mib) {
+      ReadPattern pattern = base;
+      pattern.back_and_forth = back_and_forth;
+      pattern.kept_mib = kept_mib;
+      std::vector<double> times;
+      for (int i = 0; i < 5; ++i)
+        times.push_back(reader.read(pattern, memory.get(), {bytes, 0, 8}));
+      std::sort(times.begin(), times.end());
+      return times[2];
+    };
+    const double forward = ms(false, 0);
+    for (const bool back_and_forth : {false, true}) {
+      for (const uint32_t kept_mib : {0u, 16u}) {
+        INFO(pattern_text(base) << ", " << back_and_forth << ", " << kept_mib);
+        CHECK(ms(back_and_forth, kept_mib) > 0.85 * forward);
+      }
+    }
+  }
+}

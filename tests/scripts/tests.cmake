@@ -20,7 +20,7 @@ mkbench_python_test(test_install CLASSES SLOW WrongOwnBuild TIMEOUT 400 ENVIRONM
   "CXX=${CMAKE_CXX_COMPILER}")
 
 # Files of a report as others read them.
-foreach(name test_report_files test_report_page test_page_browser)
+foreach(name test_report_files test_report_page test_page_head test_page_browser)
   mkbench_python_test(${name} TIMEOUT 240 ENVIRONMENT "MKBENCH_REPORT_EXAMPLE=$<TARGET_FILE:report_example>")
 endforeach()
 

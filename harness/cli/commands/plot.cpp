@@ -11,6 +11,7 @@
 #include "harness/report/print_stderr.h"
 #include "harness/report/verdict.h"
 #include "references/base/error.h"
+#include "references/base/one_line.h"
 
 namespace mkbench {
 

@@ -84,11 +84,11 @@ class Run {
     }
     if (plan.cuda && probe_.pin_gb_per_s > 0)
       report_.calibration["pin_gb_per_s"] = probe_.pin_gb_per_s;
-    if (!settings_.whole_parity) read_clock(plan);
-    if (settings_.tune) tune_jobs(plan.jobs, hosts_, settings_, report_.calibration);
+    if (!settings_.whole_parity) take_calibration(plan);
     baselines_.check_plan(report_, options_to_json(settings_), plan.jobs);
     start_report();
     write_so_far(plan);
+    if (settings_.tune) tune_jobs(plan.jobs, hosts_, settings_, report_.calibration);
     predict(plan);
     int number = 0;
     for (const CaseJob& job : plan.jobs) {
@@ -240,7 +240,7 @@ class Run {
 
   // All cases of a report share one calibration of the clock and one of ring, so a resumed run keeps
   // those of the interrupted run.
-  void read_clock(const RunPlan& plan) {
+  void take_calibration(const RunPlan& plan) {
     const nlohmann::json before =
         resumption_ != nullptr ? resumption_->before().calibration : nlohmann::json();
     if (before.is_object() && before.contains("ring_tuning"))

@@ -87,7 +87,7 @@ int tune_command(const CardSettings& settings, const Invocation& invocation) {
 }  // namespace
 
 void tune_jobs(std::vector<CaseJob>& jobs, Hosts& hosts, const CardSettings& settings,
-               nlohmann::json& calibration) {
+               nlohmann::json& calibration) try {
   for (CaseJob& job : jobs) {
     if (!has_engine(job, kRingName)) continue;
     const std::string& model = job.model.name;
@@ -97,6 +97,8 @@ void tune_jobs(std::vector<CaseJob>& jobs, Hosts& hosts, const CardSettings& set
     calibration["ring_tuning"][model] = job.ring_row;
     print_stderr("mkbench: {}: row for kernels/ring/tuning.cpp: {}\n", model, job.ring_row);
   }
+} catch (const Interrupted&) {
+  // The caller sees the interrupt and reaches no case.
 }
 
 CommandRow tune_row() {

@@ -11,8 +11,8 @@
 namespace mkbench {
 
 // Gives each job with ring its model's row of ring's tuning: the row in calibration.ring_tuning or, if
-// there is none, a row measured now, which is printed and written there. Throws what `mkbench tune`
-// throws.
+// there is none, a row measured now, which is printed and written there. Ctrl-C ends it early. Throws
+// what else `mkbench tune` throws.
 void tune_jobs(std::vector<CaseJob>& jobs, Hosts& hosts, const CardSettings& settings,
                nlohmann::json& calibration);
 
