@@ -26,7 +26,7 @@ constexpr double kFinerShares[] = {-0.015, -0.005, 0.005, 0.015},
 constexpr size_t kPacedShapes = 3;  // how many shapes of each way are tried with gaps
 constexpr size_t kRefined = 2, kFinalists = 8;
 // L2 can matter from this share of a step's bytes on. It is asked to keep these shares of its size;
-// setting a part of it aside for persisting lines cost 9 to 15 % on an H200 (reports/perf.md).
+// setting a part of it aside for persisting lines made steps slower on an H200 (reports/perf.md).
 constexpr double kNotableL2 = 0.02;
 constexpr double kKeptShares[] = {0, 0.5, 0.75};
 constexpr int kShortSamples = 3, kLongRounds = 5;
