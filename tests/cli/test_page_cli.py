@@ -7,7 +7,7 @@ import signal
 import sys
 import unittest
 
-from support.cli_support import CliTest, HostsTest
+from support.cli_support import ROOT, CliTest, HostsTest
 
 MISSING = [name for name in ("jinja2", "vl_convert") if not importlib.util.find_spec(name)]
 OWN_PYTHON = {"MKBENCH_PYTHON": sys.executable}
@@ -63,6 +63,18 @@ class Made(CliTest):
 
 
 class NotMade(CliTest):
+    def test_a_report_is_verified_before_it_is_drawn(self):
+        report = json.loads((ROOT / "reports/evidence/nvidia-h200/report.json").read_text())
+        for changed in (False, True):
+            if changed:
+                report["cases"][0]["engines"][1]["tok_per_s"] = 9999.0
+            path = self.folder / "report.json"
+            path.write_text(json.dumps(report))
+            drawn = self.mkbench("plot", str(path), "--out", str(self.out), env={"MKBENCH_PYTHON": "/bin/false"})
+            self.assertEqual(drawn.stderr.count("warning: NOT VERIFIED, do not quote: "), changed)
+            self.assertEqual(drawn.stderr.count("tok_per_s: found 9999"), changed)
+            self.assertEqual(drawn.returncode, 1)
+
     def test_what_cannot_be_made_is_a_warning_and_no_verdict(self):
         for python, why in (("/bin/false", "the page's script ended with 1"), ("/no/python", "cannot run /no/python")):
             done = self.bench("--plot=on", "--out", str(self.out), env_more={"MKBENCH_PYTHON": python})
