@@ -51,7 +51,8 @@ class Palette:
         return [*self.slots, CEILING]
 
     def colours(self) -> dict:
-        return {"domain": self.domain(), "range": [f"var(--c{self.colour(slot)})" for slot in self.slots.values()] + ["var(--ink)"]}
+        return {"domain": self.domain(),
+                "range": [f"var(--c{self.colour(slot)})" for slot in self.slots.values()] + ["var(--ink)"]}
 
     def shapes(self) -> dict:
         return {"domain": self.domain(), "range": [self.shape(slot) for slot in self.slots.values()] + ["stroke"]}

@@ -344,7 +344,8 @@ def sentence_of(report: dict) -> str:
     if case is None:
         return ""
     candidates = [e for e in case["engines"] if e["role"] == "candidate"]
-    engine = min((e for e in candidates if e in timed(case)), key=lambda e: e["ms_per_tok"]["mean"], default=candidates[0])
+    engine = min((e for e in timed(case) if e["role"] == "candidate"), key=lambda e: e["ms_per_tok"]["mean"],
+                 default=candidates[0])
     x, where = position_of(case), "a CPU" if card_of(report) == "cpu" else card_of(report)
     what = f"{case['model']['name']}, {f'a prompt of {x:,} ids' if is_prefill(case) else f'depth {x:,}'}, on {where}"
     name = labels_of(case)[engine["name"]]
@@ -359,7 +360,7 @@ def sentence_of(report: dict) -> str:
     comparison = ranked_comparison(case, engine)
     speedup = (f", {charts.with_interval(comparison['speedup'], *ends(comparison['ci']), 'x')} the speed of "
                f"{labels_of(case)[comparison['baseline']]} ({comparison['verdict']})") if comparison else ""
-    share = f", {percent_text(*share_of(engine))} of the ceiling" if share_of(engine) else ""
+    share = f", {percent_text(*found)} of the ceiling" if (found := share_of(engine)) else ""
     return f"{name} {is_what} and takes {times}{speedup}{share}: {what}."
 
 
@@ -371,7 +372,8 @@ def run_view(page: Page, report: dict, source: str, unverified: str = "") -> dic
         page.add_engines(case)
         groups.setdefault((case["model"]["name"], case["axes"]["n_gen"], is_prefill(case)), []).append(case)
     return {
-        "source": source, "unverified": unverified, "sentence": sentence_of(report), "status": verdict["status"], "kind": kind_of(verdict["status"]),
+        "source": source, "unverified": unverified, "sentence": sentence_of(report),
+        "status": verdict["status"], "kind": kind_of(verdict["status"]),
         "exit_code": verdict["exit_code"], "reasons": verdict["reasons"], "interrupted": verdict["interrupted"],
         "device": card_of(report), "on_cpu": card_of(report) == "cpu", "bugs": bugs_of(report),
         "twin": any("host-twin" in (e["name"], e.get("resolved_name")) for case in report["cases"] for e in case["engines"]),

@@ -86,6 +86,11 @@ def to_text(values, form: str) -> str:
     return " to ".join(dict.fromkeys(format(value, form) for value in (min(values), max(values))))
 
 
+def stamps(unverified: list) -> list:
+    """The first lines under a title, a line for each report whose figures do not follow from its samples."""
+    return [f"NOT VERIFIED, do not quote: {why}"[:NOTE_LETTERS] for why in unverified]
+
+
 def title_of(figure: Figure, unverified: list) -> dict:
     where = "a CPU: not a GPU result" if figure.card == "cpu" else figure.card
     what = "untimed tokens check it" if figure.prefill else f"{figure.tokens:,} tokens a block"
@@ -120,10 +125,6 @@ def spec_of(figure: Figure, unverified: list) -> dict:
         title, spec = page_tables.depth_chart(figure.page, kind, points, figure.prefill, labelled=len(points) <= MOST_LABELS)
         panels.append(spec | {"title": {"text": title, "subtitle": hint}, "width": 460})
     return chart_files.beside(panels, title_of(figure, unverified))
-
-
-def stamps(unverified: list) -> list:
-    return [f"NOT VERIFIED, do not quote: {why}"[:NOTE_LETTERS] for why in unverified]
 
 
 def failure_specs(reports: list, unverified: list) -> dict:

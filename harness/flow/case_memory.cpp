@@ -141,9 +141,7 @@ std::string changes(const CaseJob& asked, const CaseJob& job, int depth) {
   std::vector<std::string> parts, without;
   if (job.one_at_a_time && !asked.one_at_a_time) parts.emplace_back("--resident one");
   for (const CaseEngine& engine : asked.engines) {
-    const bool stays = std::any_of(job.engines.begin(), job.engines.end(),
-                                   [&](const CaseEngine& e) { return e.name == engine.name; });
-    if (!stays) without.push_back(engine.name);
+    if (!has_engine(job, engine.name)) without.push_back(engine.name);
   }
   if (!without.empty()) parts.push_back(fmt::format("without {}", fmt::join(without, " and ")));
   if (depth != first_depth(asked)) {

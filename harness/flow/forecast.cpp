@@ -282,9 +282,8 @@ bool Forecaster::takes_over(const Model& model) const {
 
 bool Forecaster::learn(const CaseJob& job, const std::string& engine, const SeenPace& seen) {
   const auto found = models_.find(job.model.name);
-  const bool runs = std::any_of(job.engines.begin(), job.engines.end(),
-                                [&](const CaseEngine& e) { return e.name == engine; });
-  if (found == models_.end() || !runs || seen.judged_s + seen.token_s <= 0) return false;
+  if (found == models_.end() || !has_engine(job, engine) || seen.judged_s + seen.token_s <= 0)
+    return false;
   Measured& model = found->second;
   if (model.paces.contains(engine) && !model.learned.contains(engine)) return false;
   model.paces.erase(engine);

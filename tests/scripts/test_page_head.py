@@ -49,8 +49,8 @@ class Head(Pages):
         case = report["cases"][0]
         engine = next(e for e in case["engines"] if e["role"] == "candidate")
         said = self.sentence(report)
-        for part in (f"{report_file.labels_of(case)[engine['name']]} is right (", page_charts.digits(engine["ms_per_tok"]["mean"]), "ms a token",
-                     "% of the ceiling", "the speed of eager (FASTER)", "depth 0", "Example GPU"):
+        for part in (f"{report_file.labels_of(case)[engine['name']]} is right (", "ms a token",
+                     page_charts.digits(engine["ms_per_tok"]["mean"]), "% of the ceiling", "the speed of eager (FASTER)", "depth 0", "Example GPU"):
             self.assertIn(part, said)
         self.assertIn(said, self.read(report).text())
         engine |= {"verdict": "FAIL_TOKEN", "ms_per_tok": None, "reasons": ["token 3 is 5", "and more"]}
@@ -88,8 +88,12 @@ class Head(Pages):
         self.assertLess(text.index(f">{reports[0]['verdict']['status']}</span>"), text.index("NOT VERIFIED, do not quote"))
         self.assertIn(f"<title>mkbench: {reports[0]['verdict']['status']}", text)
         self.assertIn("&lt;b&gt;12&lt;/b&gt; of 480", text)
-        for title in (plot_report.title_of(plot_report.collect(reports)[0], [why]),
-                      *(spec["title"] for spec in plot_report.failure_specs([self.example("failed")], [why]).values())):
+        wrong = self.example("failed")
+        wrong["cases"][0]["engines"][1]["parity"]["error_by_position"] = [
+            {"at": 3, "error": 7.5, "baseline_error": 0.02, "limit": 0.1}]
+        titles = [spec["title"] for spec in plot_report.failure_specs([wrong], [why]).values()]
+        self.assertEqual(len(titles), 1)
+        for title in (plot_report.title_of(plot_report.collect(reports)[0], [why]), *titles):
             self.assertIn(why, json.dumps(title))
 
 
