@@ -191,11 +191,12 @@ bool is_short(const CaseJob& job, const ModelShape& shape, const CaseReferences&
   return steps < kFewSteps && steps * static_cast<double>(shape.bytes_per_step(0)) < kFewBytes;
 }
 
-bool is_known(const std::map<std::string, StepPace>& paces, const std::string& name,
-              Forecast& forecast) {
-  if (paces.contains(name)) return true;
-  if (std::find(forecast.unknown.begin(), forecast.unknown.end(), name) == forecast.unknown.end())
-    forecast.unknown.push_back(name);
+bool is_known(const auto& model, const std::string& name, Forecast& forecast) {
+  if (model.paces.contains(name)) return true;
+  const bool is_new = std::ranges::find(forecast.unknown, name) == forecast.unknown.end();
+  if (is_new) forecast.unknown.push_back(name);
+  const auto failed = model.failed.find(name);
+  if (is_new && failed != model.failed.end()) forecast.refusals.push_back(failed->second);
   return false;
 }
 
@@ -268,8 +269,8 @@ void Forecaster::measure(const CaseJob& job, const CaseServices& services, bool 
         measure_judging(now, *engine, name, *with_logits, model.shape, pace);
       model.paces[name] = pace;
       if (name == kJudgeName) model.paces[kHeadFp32Name] = pace;  // alike but for the last matmul
-    } catch (const Error&) {
-      // The case meets this error too, and turns it into a verdict.
+    } catch (const Error& error) {  // the case meets it too, and turns it into a verdict
+      model.failed[name] = {verdict_of(error.kind()), name + ": " + error.what()};
     }
   }
   models_[job.model.name] = std::move(model);
@@ -340,7 +341,7 @@ double Forecaster::judging(const CaseJob& job, const Measured& model, Forecast& 
     references.insert(references.begin(), live);
   }
   const auto judge = [&](const std::string& name, bool baseline) {
-    if (!is_known(model.paces, name, forecast)) return 0.0;
+    if (!is_known(model, name, forecast)) return 0.0;
     const StepPace& pace = model.paces.at(name);
     const bool once = name == kHeadFp32Name;
     double judged_s = 0;
@@ -413,7 +414,7 @@ double Forecaster::timing(const CaseJob& job, const Measured& model, Forecast& f
   double seconds = (other ? model.load_s : 0) + ceiling_seconds(job, blocks);
   const int tokens = job.n_prompt > 0 ? kPrefillCheckTokens : job.n_gen;
   for (const CaseEngine& engine : job.engines) {
-    if (!engine.timed() || !is_known(model.paces, engine.name, forecast)) continue;
+    if (!engine.timed() || !is_known(model, engine.name, forecast)) continue;
     const StepPace& pace = model.paces.at(engine.name);
     const double step_s = pace.step_s + deeper_s;
     // A state receipt runs the path once more, with logits that are not judged.

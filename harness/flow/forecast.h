@@ -40,7 +40,7 @@ struct SeenPace {
 struct Forecast {
   double judging_s = 0, timing_s = 0, scoring_s = 0;
   std::vector<std::string> unknown;
-  // What would end the case early, each with the verdict that it would cause.
+  // What would end the case early, or an engine's part of it, each with the verdict that it would cause.
   std::vector<std::pair<Verdict, std::string>> refusals;
 
   double seconds() const { return judging_s + timing_s + scoring_s; }
@@ -72,6 +72,7 @@ class Forecaster {
     CaseReferences references;
     std::map<std::string, StepPace> paces;
     std::set<std::string> learned;  // engines whose pace learn() has set
+    std::map<std::string, std::pair<Verdict, std::string>> failed;  // engines whose steps ended so
   };
 
   double judging(const CaseJob& job, const Measured& model, Forecast& forecast) const;

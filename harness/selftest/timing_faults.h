@@ -106,8 +106,8 @@ std::string end_surprise(const std::vector<TimingEnd>& ends, Verdict verdict,
                          const std::vector<std::string>& reasons);
 // How an engine's outcome differs from its row of the table; empty if it does not.
 std::string surprise(const TimingEngine& wanted, const TimingOutcome& found);
-// Which of PASS, an interval and `blocks` samples the sound engine of a case lacks; empty if it has
-// all three.
+// Which of PASS, a time and `blocks` samples the sound engine of a case lacks; empty if it has all
+// three. Whether its time has an interval depends on what else the machine does.
 std::string control_surprise(const TimingOutcome& sound, int blocks);
 // How the times of `found`, compared with those of `to`, leave the band, or why the comparison
 // fails; empty if they lie inside.

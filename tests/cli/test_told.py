@@ -122,9 +122,10 @@ class Told(CliTest):
     """What a run says of itself before it begins, and what it says once."""
 
     def test_what_cannot_fit_is_refused_before_it_runs(self):
+        slow = pathlib.Path(os.environ["PLUGINS"]) / "slowed-cpu" / "pace_6.so"  # 24 seconds, whatever the machine does
         for flags, code, said in (
                 (["--time-budget", "0.1"], 5, "judging host-twin takes about"),
-                (["--timeout", "0.1", "-n", "4000"], 7, "a decode of 4000 tokens by")):
+                (["--engine", slow, "--timeout", "15", "-n", "4000"], 7, "a decode of 4000 tokens by")):
             with self.subTest(flags=flags):
                 result = self.mkbench("--dry-run", "--device", "cpu", "--model", "tiny", *flags)
                 self.assertEqual(result.returncode, code, result.stdout + result.stderr)

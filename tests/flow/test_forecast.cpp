@@ -240,7 +240,11 @@ TEST_CASE("a short run is not measured, nor is an engine that fails or comes fro
   bench.job.n_gen = 2000;
   Forecaster forecaster(300);
   forecaster.measure(bench.job, bench.services, false);
-  CHECK(forecaster.forecast(bench.job).unknown == std::vector<std::string>{"kernel", "mine.so"});
+  const Forecast forecast = forecaster.forecast(bench.job);
+  CHECK(forecast.unknown == std::vector<std::string>{"kernel", "mine.so"});
+  REQUIRE(forecast.refusals.size() == 1);  // judged and timed, said once
+  CHECK(forecast.refusals[0].first == Verdict::kCudaError);
+  CHECK(holds(forecast.refusals[0].second, "kernel: broken"));
 }
 
 TEST_CASE(
