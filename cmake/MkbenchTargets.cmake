@@ -74,6 +74,9 @@ function(mkbench_engine name library host)
   set_property(GLOBAL APPEND PROPERTY mkbench_${host}_libraries ${library})
 endfunction()
 
+# A test's TIMEOUT is many times what it takes on an idle machine; a slow or busy one gets this many times as long.
+set(mkbench_patience 3)
+
 # mkbench_test(name LABEL host|gpu LIBS ... [SOURCES ...] [TIMEOUT s] [THREADS n] [SLOW] [WAITS]): one executable per file
 # <name>.cpp beside the calling CMakeLists.txt. Exit code 77 of the executable means skipped. THREADS: how many cores
 # the test keeps busy, for `ctest -j`; a test of the GPU runs alone. SLOW: cases tagged [.][slow] become the test
@@ -90,6 +93,7 @@ function(mkbench_test name)
   if(NOT ARG_THREADS)
     set(ARG_THREADS 1)
   endif()
+  math(EXPR ARG_TIMEOUT "${ARG_TIMEOUT} * ${mkbench_patience}")
   list(TRANSFORM ARG_SOURCES PREPEND ${CMAKE_CURRENT_LIST_DIR}/)
   string(COMPARE EQUAL ${ARG_LABEL} gpu alone)
   add_executable(${name} ${ARG_SOURCES})
@@ -115,6 +119,7 @@ endfunction()
 # SLOW: classes that scripts/test.sh runs only with -L slow, as .ci/long does.
 function(mkbench_python_test name)
   cmake_parse_arguments(ARG "CLASSES" "TIMEOUT;LABEL" "ENVIRONMENT;SLOW" TIMEOUT 60 LABEL host ${ARGN})
+  math(EXPR ARG_TIMEOUT "${ARG_TIMEOUT} * ${mkbench_patience}")
   set(file ${CMAKE_CURRENT_LIST_DIR}/${name}.py)
   set(tests ${name})
   if(ARG_CLASSES)
