@@ -10,11 +10,13 @@
 #include "references/model_row.h"
 #include "references/snapshot.h"
 #include "references/synthetic.h"
+#include "references/weight_edit.h"
 
 namespace mkbench {
 namespace {
 
-constexpr int kInputs = 4;  // number of late ids; one decode begins with each
+constexpr int kInputs = 4;   // number of late ids; one decode begins with each
+constexpr int kHistory = 8;  // ids before them where the history is tried
 // D for judging an engine's ids by the truth on changed weights: an id is rejected if its logit is
 // more than D plus one bf16 step below the largest. Twice the largest D that a reference may have.
 constexpr double kRefusedBy = 1.0;
@@ -50,7 +52,8 @@ class TileAudit {
   }
 
   void run() {
-    const std::vector<TilePart> parts = parts_with(tile_parts(config_, inputs_), plan_.tensors);
+    std::vector<TilePart> parts = parts_with(tile_parts(config_, inputs_), plan_.tensors);
+    if (plan_.by_tensor) parts = parts_by_kind(parts);
     {
       const std::unique_ptr<Engine> engine = open(engine_.name, weights_);
       const EngineCapabilities can = engine->capabilities();
@@ -64,6 +67,10 @@ class TileAudit {
     }
     if (!repeats()) return;
     for (const TilePart& part : parts) audit_.parts.push_back(try_part(part));
+    if (plan_.by_tensor && plan_.tensors.empty()) {
+      audit_.parts.push_back(try_rope());
+      audit_.parts.push_back(try_history());
+    }
     audit_.method = "tiles";
     conclude_parts();
   }
@@ -85,15 +92,16 @@ class TileAudit {
 
   std::unique_ptr<Engine> open(const std::string& name, const ModelWeights& weights) const {
     if (services_.stop()) throw Interrupted{};
-    const int context = context_for(steps() + 1, config_.max_positions);
+    const int context = context_for(kHistory + steps() + 1, config_.max_positions);
     return services_.make_engine({.name = name, .max_context = context}, weights);
   }
 
   // Begins without KV rows: a prefill would read the weights too, and its rows would show a changed
   // tile that the decode itself does not read. --n-depth therefore lengthens the decode.
-  Answer decode(Engine& engine, int32_t input) const {
+  Answer decode(Engine& engine, int32_t input, std::vector<int32_t> prompt = {}) const {
     const bool late = engine.capabilities().late_id;
-    start_afresh(engine, {late ? inputs_.front() : input});
+    prompt.push_back(late ? inputs_.front() : input);
+    start_afresh(engine, prompt);
     Answer answer;
     answer.ids = late ? engine.decode_late(input, steps()) : engine.decode(steps());
     answer.rows = rows_of(engine);
@@ -158,22 +166,37 @@ class TileAudit {
     return false;
   }
 
+  // True if the truth on `weights`, after `prompt` and an input, rejects the ids that the engine gave
+  // for it. `paths`: these ids for each input.
+  bool truth_refuses(const ModelWeights& weights, const std::vector<int32_t>& prompt,
+                     const std::vector<std::vector<int32_t>>& paths) const {
+    const std::unique_ptr<Engine> truth = open(kTruthName, weights);
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      if (paths[i].empty()) continue;
+      std::vector<int32_t> ids = prompt;
+      ids.push_back(inputs_[i]);
+      start_afresh(*truth, ids);
+      if (!confirm_path(*truth, paths[i], config_.shape.vocab, kRefusedBy, true).text.empty())
+        return true;
+    }
+    return false;
+  }
+
   // True if the truth, run on one of the changed weights, rejects the engine's ids: an engine that
   // reads the tile must have answered something else.
   bool truth_needs(const Tile& tile, const std::vector<TileChange>& changes) const {
-    for (const TileChange& change : changes) {
-      const std::unique_ptr<Engine> truth =
-          open(kTruthName, with_changed_tile(weights_, tile, change));
-      for (size_t i = 0; i < inputs_.size(); ++i) {
-        std::vector<int32_t> path = sound_[i].ids;
-        if (is_head_tile(tile, config_)) path.resize(ids_of_head(tile, i));
-        if (path.empty()) continue;
-        start_afresh(*truth, {inputs_[i]});
-        if (!confirm_path(*truth, path, config_.shape.vocab, kRefusedBy, true).text.empty())
-          return true;
-      }
-    }
-    return false;
+    std::vector<std::vector<int32_t>> paths = sound_ids();
+    for (size_t i = 0; i < inputs_.size(); ++i)
+      if (is_head_tile(tile, config_)) paths[i].resize(ids_of_head(tile, i));
+    return std::ranges::any_of(changes, [&](const TileChange& change) {
+      return truth_refuses(with_changed_tile(weights_, tile, change), {}, paths);
+    });
+  }
+
+  std::vector<std::vector<int32_t>> sound_ids() const {
+    std::vector<std::vector<int32_t>> ids;
+    for (const Answer& answer : sound_) ids.push_back(answer.ids);
+    return ids;
   }
 
   PartAudit try_part(const TilePart& part) {
@@ -197,6 +220,50 @@ class TileAudit {
     return found;
   }
 
+  // A part without tiles: the engine has given other answers, or the truth says that it had to.
+  static PartAudit whole_part(const std::string& name, bool differs, bool refused,
+                              const std::string& ignored) {
+    PartAudit found{.part = name, .tried = differs || refused, .silent = !differs && !refused};
+    if (!differs && refused) found.ignored = ignored;
+    return found;
+  }
+
+  // On models that say another theta. An engine may have a theta of its own, which one of them could be.
+  PartAudit try_rope() const {
+    bool differs = false, refused = false;
+    for (const double factor : {37.0, 1 / 37.0}) {
+      WeightEdit edit(weights_);
+      edit.weights().config.rope.theta *= factor;
+      const std::unique_ptr<Engine> engine = open(engine_.name, edit.weights());
+      for (size_t i = 0; i < inputs_.size() && !differs; ++i)
+        differs = decode(*engine, inputs_[i]) != sound_[i];
+      refused = refused || (!differs && truth_refuses(edit.weights(), {}, sound_ids()));
+    }
+    return whole_part("rope_theta", differs, refused,
+                      "the answers are the same with 37 times and a 37th of it");
+  }
+
+  // The same last id after two prompts. Ids alone are compared, as the prompts' rows differ anyway.
+  PartAudit try_history() {
+    std::vector<int32_t> prompts[2];
+    for (int i = 0; i < kHistory; ++i) {
+      for (std::vector<int32_t>& prompt : prompts)
+        prompt.push_back(static_cast<int32_t>(random(static_cast<uint64_t>(config_.shape.vocab))));
+    }
+    bool differs = false;
+    std::vector<std::vector<int32_t>> paths;
+    {
+      const std::unique_ptr<Engine> engine = open(engine_.name, weights_);
+      for (const int32_t input : inputs_) {
+        paths.push_back(decode(*engine, input, prompts[0]).ids);
+        differs = differs || decode(*engine, input, prompts[1]).ids != paths.back();
+      }
+    }
+    return whole_part(
+        "history", differs, !differs && truth_refuses(weights_, prompts[1], paths),
+        fmt::format("the answers are the same after two prompts of {} ids", kHistory));
+  }
+
   void conclude(Verdict verdict, const std::string& reason) {
     audit_.verdict = verdict;
     if (!reason.empty()) audit_.reasons.push_back(reason);
@@ -205,11 +272,13 @@ class TileAudit {
   void conclude_parts() {
     conclude(Verdict::kPass, "");
     for (const PartAudit& part : audit_.parts) {
-      if (!part.unread.empty()) {
+      if (!part.ignored.empty()) {
+        conclude(Verdict::kIntegrity, fmt::format("{}: not read: {}", part.part, part.ignored));
+      } else if (!part.unread.empty()) {
         conclude(Verdict::kIntegrity,
                  fmt::format("{}: {} of {} tiles are not read, the first is {}", part.part,
                              part.unread.size(), part.tried, part.unread.front().name()));
-      } else if (part.tried < plan_.tiles && audit_.verdict == Verdict::kPass) {
+      } else if (part.bytes > 0 && part.tried < plan_.tiles && audit_.verdict == Verdict::kPass) {
         conclude(Verdict::kInconclusive,
                  fmt::format("{}: {} of {} tiles were conclusive, {} "
                              "were silent (changed no answer)",

@@ -28,6 +28,8 @@ struct AuditPlan {
   // Names, or parts of names, of the tensors that tiles are drawn from; empty: all.
   std::vector<std::string> tensors{};
   bool counts = false;  // count bytes first (CaseServices::count_bytes()); else only try tiles
+  // Each kind of tensor is a part; without `tensors`, the RoPE frequencies and the history are two more.
+  bool by_tensor = false;
 };
 
 // The weights on which tiles are tried: analytic ones get the lag set whose closed form holds from an
@@ -35,13 +37,15 @@ struct AuditPlan {
 // the references' weights, or computes honestly only where no closed form holds, does not pass.
 Model model_for_tiles(const Model& model, uint64_t salt);
 
-// The tiles of one part and what they showed.
+// The tiles of one part and what they showed. RoPE and history are parts without tiles: tried at most
+// once, and unread as a whole.
 struct PartAudit {
   std::string part;
   int64_t bytes = 0;           // size of the part
   int tried = 0;               // tiles whose change shows in the engine's answer or the truth's
   int silent = 0;              // drawn but not counted: the change shows in neither answer
   std::vector<Tile> unread{};  // the change shows in the truth's answer, not in the engine's
+  std::string ignored{};       // like `unread`, of a part without tiles: what made no difference
   double unread_at_most = 1;   // upper bound of the unread share of the bytes, at kAuditConfidence
 };
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <regex>
 
 #include "references/base/error.h"
 #include "references/synthetic.h"
@@ -80,6 +81,20 @@ std::vector<TilePart> parts_with(std::vector<TilePart> parts,
                             fmt::join(names, ", ")));
   }
   return parts;
+}
+
+std::vector<TilePart> parts_by_kind(const std::vector<TilePart>& parts) {
+  static const std::regex place("^model\\.(layers\\.[0-9]+\\.)?");
+  std::vector<TilePart> kinds;
+  for (const TilePart& part : parts) {
+    for (const TileRows& t : part.tensors) {
+      const std::string name = std::regex_replace(t.tensor.name, place, "");
+      auto kind = std::ranges::find(kinds, name, &TilePart::name);
+      if (kind == kinds.end()) kind = kinds.insert(kind, {name, {}});
+      kind->tensors.push_back(t);
+    }
+  }
+  return kinds;
 }
 
 Tile draw_tile(const TilePart& part, const std::function<uint64_t(uint64_t bound)>& random) {

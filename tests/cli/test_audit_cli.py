@@ -52,6 +52,17 @@ class AuditTest(CliTest):
         again = json.loads(self.audit(*args).stdout)
         self.assertEqual(again["cases"], told["cases"])
 
+    def test_what_is_not_read_has_a_name(self):
+        result = self.audit("--by-tensor", "--engine", f"{PLUGINS}/naive_cpu_theta.so,host-twin")
+        self.assertEqual(result.returncode, 8, result.stdout + result.stderr)
+        wrong, sound = result.stdout.split("host-twin on cpu")
+        self.assertIn("  rope_theta: not read: ", wrong)
+        self.assertRegex(wrong, r"(?m)^  read: .*self_attn\.q_norm\.weight, .*embed_tokens\.weight, history$")
+        self.assertRegex(sound, r"(?m)^  read: .*embed_tokens\.weight, rope_theta, history$")
+        told = json.loads(self.audit("--by-tensor", "--tiles", "1", "--tensors", "k_norm", "-o", "json").stdout)
+        self.assertEqual([(p["part"], p["tiles"]) for p in told["cases"][0]["engines"][0]["parts"]],
+                         [("self_attn.k_norm.weight", 1)])
+
     def test_an_engine_that_fails_has_its_own_verdict(self):
         engines = f"{PLUGINS}/naive_cpu_fails.so,{PLUGINS}/naive_cpu_crash.so,host-twin"
         result = self.audit("--tiles", "2", "--engine", engines)

@@ -147,6 +147,70 @@ TEST_CASE("an engine that skips columns of a layer's tensor is found, and the ti
   }
 }
 
+TEST_CASE("kinds of tensors are parts that hold the same bytes") {
+  for (const char* name : {"tied", "untied"}) {
+    const std::vector<TilePart> parts = tile_parts(model(name).config, {5});
+    std::map<std::string, size_t> found;
+    int64_t bytes = 0;
+    for (const TilePart& kind : parts_by_kind(parts)) {
+      found[kind.name] += kind.tensors.size();
+      bytes += kind.bytes();
+    }
+    CHECK(bytes == parts[0].bytes() + parts[1].bytes());
+    CHECK((found["self_attn.k_norm.weight"] == 2 && found["mlp.down_proj.weight"] == 2));
+    CHECK((found["norm.weight"] == 1 && found["embed_tokens.weight"] == 1));
+    CHECK(found.size() == (name == std::string("tied") ? 13 : 14));  // lm_head.weight
+  }
+}
+
+TEST_CASE("the kind of tensor that an engine does not read is named, and no other") {
+  Bench bench;
+  bench.plan.by_tensor = true;
+  bench.plan.tiles = 3;
+  bench.skip = [](const NamedTensor& t, int, int) { return holds(t.name, "k_norm"); };
+  const EngineAudit audit = bench.run();
+  CHECK(audit.verdict == Verdict::kIntegrity);
+  REQUIRE(audit.reasons.size() == 1);
+  CHECK(
+      holds(audit.reasons[0], "self_attn.k_norm.weight: 3 of 3 tiles are not read, the first is"));
+  REQUIRE(audit.parts.size() == 13 + 2);
+  for (const PartAudit& part : audit.parts) {
+    INFO(part.part);
+    CHECK(part.unread.size() == (part.part == "self_attn.k_norm.weight" ? 3 : 0));
+    CHECK(part.tried == (part.bytes > 0 ? 3 : 1));
+    CHECK(part.ignored.empty());
+  }
+  CHECK((audit.parts[13].part == "rope_theta" && audit.parts[14].part == "history"));
+  bench.plan.tensors = {"k_norm"};
+  CHECK(bench.run().parts.size() == 1);
+}
+
+TEST_CASE("an engine that ignores the RoPE frequencies or the history is told so") {
+  for (const bool rope : {true, false}) {
+    for (const Shows shows : {Shows::kIds, Shows::kChecksum}) {
+      Bench bench;
+      bench.plan.by_tensor = true;
+      bench.plan.tiles = 1;
+      bench.shows = shows;
+      bench.keeps_rope = rope;
+      bench.forgets = !rope;
+      const EngineAudit audit = bench.run();
+      INFO(rope << " " << static_cast<int>(shows) << " " << reason_of(audit));
+      CHECK(audit.verdict == Verdict::kIntegrity);
+      REQUIRE(audit.reasons.size() == 1);
+      CHECK(holds(audit.reasons[0], rope
+                                        ? "rope_theta: not read: the answers are the same with 37"
+                                        : "history: not read: the answers are the same after two"));
+      // What the truth does not need either is no evidence.
+      bench.truth_skips = true;
+      const EngineAudit needless = bench.run();
+      CHECK(needless.verdict == Verdict::kPass);
+      const PartAudit& part = needless.parts[needless.parts.size() - (rope ? 2 : 1)];
+      CHECK((part.tried == 0 && part.silent == 1 && part.ignored.empty()));
+    }
+  }
+}
+
 TEST_CASE("skipped rows of the head are found although an embedding's rows are looked up") {
   for (const char* name : {"tied", "untied"}) {
     Bench bench;

@@ -92,7 +92,7 @@ class OracleEngine : public Engine {
   void reset() override { oracle_.reset(); }
   void poison() override {}
   void prefill(std::span<const int32_t> ids) override {
-    for (const int32_t id : ids.first(ids.size() - 1)) oracle_.step(id, false);
+    for (const int32_t id : ids.first(forgets ? 0 : ids.size() - 1)) oracle_.step(id, false);
     pending_ = ids.back();
   }
   std::vector<int32_t> decode(int n, const int32_t* forced, float* logits) override {
@@ -129,7 +129,7 @@ class OracleEngine : public Engine {
   }
 
   int offset = 0;  // added to the last id
-  bool fails = false;
+  bool fails = false, forgets = false;
 
  private:
   Oracle oracle_;
@@ -145,6 +145,8 @@ struct Bench {
   Shows shows = Shows::kChecksum;
   bool deterministic = true, fails = false;
   bool truth_skips = false;   // the truth leaves out what the engine leaves out
+  bool keeps_rope = false;    // the engine rotates as the sound model does, whatever its model says
+  bool forgets = false;       // its prefill takes the last id alone
   bool opens_differ = false;  // every opened engine answers differently
   int opened = 0, truths = 0, most_context = 0;
   AuditPlan plan;
@@ -197,8 +199,10 @@ struct Bench {
       ++(truth ? truths : opened);
       most_context = std::max(most_context, request.max_context);
       const bool skips = skip && (!truth || truth_skips);
-      auto engine = std::make_unique<OracleEngine>(skips ? skipping(weights, sound, skip) : weights,
-                                                   shows, deterministic);
+      WeightEdit own(skips ? skipping(weights, sound, skip) : weights);
+      if (keeps_rope && (!truth || truth_skips)) own.weights().config.rope = sound.config.rope;
+      auto engine = std::make_unique<OracleEngine>(own.weights(), shows, deterministic);
+      engine->forgets = forgets && (!truth || truth_skips);
       if (opens_differ) engine->offset = opened;
       engine->fails = fails;
       return engine;

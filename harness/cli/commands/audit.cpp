@@ -40,6 +40,7 @@ nlohmann::json json_of(const EngineAudit& audit) {
                      {"tiles", part.tried},
                      {"silent", part.silent},
                      {"unread", unread},
+                     {"ignored", part.ignored},
                      {"unread_share_at_most", part.unread_at_most}});
   }
   nlohmann::json all = {{"engine", audit.engine},
@@ -76,7 +77,21 @@ nlohmann::json json_of(const std::vector<AuditedCase>& cases, const AuditSetting
           {"exit_code", status}};
 }
 
-void print_audit(const CaseJob& job, uint64_t seed, const EngineAudit& audit) {
+// One line for the kinds that are read, and one for those of which nothing can be said.
+void print_kinds(const EngineAudit& audit) {
+  std::vector<std::string> read, silent;
+  for (const PartAudit& part : audit.parts) {
+    if (part.tried == 0)
+      silent.push_back(part.part);
+    else if (part.unread.empty() && part.ignored.empty())
+      read.push_back(part.part);
+  }
+  if (!read.empty()) fmt::print("  read: {}\n", fmt::join(read, ", "));
+  if (!silent.empty())
+    fmt::print("  not known, no answer needs them here: {}\n", fmt::join(silent, ", "));
+}
+
+void print_audit(const CaseJob& job, uint64_t seed, bool by_tensor, const EngineAudit& audit) {
   fmt::print("{} on {} ({}, seed {}): {}", audit.engine, job.device, case_name(job), seed,
              verdict_name(audit.verdict));
   if (!audit.method.empty()) fmt::print(" by {}", audit.method);
@@ -85,6 +100,7 @@ void print_audit(const CaseJob& job, uint64_t seed, const EngineAudit& audit) {
   for (const std::string& reason : audit.reasons) fmt::print("  {}\n", reason);
   if (!audit.counters.empty() && (audit.reasons.empty() || audit.reasons.front() != audit.counters))
     fmt::print("  counters: {}\n", audit.counters);
+  if (by_tensor) return print_kinds(audit);
   for (const PartAudit& part : audit.parts) {
     fmt::print(
         "  {}, {:.3f} MB: {} tiles, {} not read, {} more without effect (silent); at most {:.2g} % "
@@ -116,9 +132,12 @@ int decode_once(const std::vector<CaseJob>& jobs, Hosts& hosts) {
 AuditedCase audit_case(const CaseJob& job, const AuditSettings& settings, bool in_process,
                        Hosts& hosts,
                        const std::function<void(const CaseJob&, const EngineAudit&)>& tell) {
-  AuditPlan plan{.job = job, .tiles = settings.tiles, .tensors = settings.tensors};
+  AuditPlan plan{.job = job,
+                 .tiles = settings.tiles,
+                 .tensors = settings.tensors,
+                 .by_tensor = settings.by_tensor};
   // With --in-process, a profiler may already be counting this process.
-  plan.counts = job.cuda() && !settings.tiles_only && !in_process;
+  plan.counts = job.cuda() && !settings.tiles_only && !settings.by_tensor && !in_process;
   // Called to refuse names that no tensor has.
   parts_with(tile_parts(model_config(job.model), {0}), settings.tensors);
   ProgressDisplay progress(settings.quiet, settings.verbose);
@@ -172,6 +191,10 @@ std::vector<Flag<AuditSettings>> audit_flags() {
            "Tiles of weights to change in the layers, and as many in the head. If an engine skips "
            "5 % of either, 90 tiles miss it in one audit of 100.",
            &A::tiles, at_least(1)),
+      flag("by-tensor",
+           "Try each kind of tensor, the RoPE frequencies and the history, and name those that are "
+           "not read. --tiles counts for each kind [3].",
+           &A::by_tensor),
       flag("tensors LIST", "Draw tiles only from tensors whose name contains one of these texts.",
            &A::tensors, parse_word_list),
       flag("method auto|tiles=auto",
@@ -185,6 +208,7 @@ std::vector<Flag<AuditSettings>> audit_flags() {
 }
 
 void require_audit_arguments(AuditSettings& settings) {
+  if (settings.by_tensor && !was_given(settings, "tiles")) settings.tiles = 3;
   check_plan_settings(settings);
   settings.salt = 1 + seeded(settings.prompt_seed)(kSaltBound - 1);  // --seed repeats the audit
 }
@@ -203,12 +227,11 @@ int audit_command(const AuditSettings& settings, const Invocation& invocation) {
   fs::path folder;
   if (!settings.out.empty()) folder = make_output_folder(settings.out);
   std::vector<Verdict> verdicts;
-  const std::vector<AuditedCase> cases = audit_cases(plan.jobs, settings, invocation, hosts,
-                                                     [&](const CaseJob& job, const EngineAudit& e) {
-                                                       verdicts.push_back(e.verdict);
-                                                       if (settings.format == "md")
-                                                         print_audit(job, settings.prompt_seed, e);
-                                                     });
+  const std::vector<AuditedCase> cases = audit_cases(
+      plan.jobs, settings, invocation, hosts, [&](const CaseJob& job, const EngineAudit& e) {
+        verdicts.push_back(e.verdict);
+        if (settings.format == "md") print_audit(job, settings.prompt_seed, settings.by_tensor, e);
+      });
   const int status = exit_code(worst(verdicts));
   const std::string text = dump_readable(json_of(cases, settings, invocation, status)) + "\n";
   if (settings.format == "json") fmt::print("{}", text);

@@ -12,6 +12,7 @@ namespace mkbench {
 struct AuditSettings : PlanSettings {
   int tiles = 0;                     // tiles to change in the layers, and as many in the head
   bool tiles_only = false;           // do not count bytes by ncu
+  bool by_tensor = false;            // a part for each kind of tensor
   bool decode_once = false;          // only one decode, for a profiler to count
   std::vector<std::string> tensors;  // parts of tensors' names; empty: all tensors
   std::string format;
