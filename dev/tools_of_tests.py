@@ -1,5 +1,6 @@
 """Tools that some tests need and set-up does not install: OpenSSH's server and rsync, for logins on loopback; a browser
-(Chromium) that opens the report's page, and Playwright, which drives it; help2man.
+(Chromium) that opens the report's page, and Playwright, which drives it; help2man; what reads reports in other formats:
+Google Benchmark's compare.py with SciPy, Prometheus's client and its node exporter.
 
   tools_of_tests.py            says what is missing
   tools_of_tests.py --install  installs it first: Debian's packages, and Playwright's wheels in the cache
@@ -20,6 +21,9 @@ import pinned_wheels
 PATH = os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/sbin"
 LOGIN = {"sshd": "openssh-server", "ssh": "openssh-client", "rsync": "rsync"}
 OTHERS = {"help2man": "help2man"}
+EXPORTER = {"prometheus-node-exporter": "prometheus-node-exporter"}
+SERVERS = LOGIN | EXPORTER
+COMPARE = pathlib.Path("/usr/share/benchmark/compare.py")  # of Google Benchmark
 BROWSERS = ("chromium", "google-chrome", "google-chrome-stable", "chromium-browser")
 HOW = "dev/tools_of_tests.py --install"
 
@@ -56,6 +60,13 @@ def no_browser() -> str:
     return "" if pinned_wheels.is_installed("browser") else f"no Playwright ({HOW})"
 
 
+def no_readers() -> str:
+    """Why no other program reads a report's formats; empty where they can."""
+    missing = lacking(EXPORTER) + ([] if COMPARE.exists() else [str(COMPARE)]) + \
+        ([] if pinned_wheels.is_installed("readers") else ["SciPy and prometheus-client"])
+    return f"no {', '.join(missing)} ({HOW})" if missing else ""
+
+
 def install(packages: list[str]) -> str:
     """Installs Debian packages. Returns why that failed; empty where it did not."""
     if not shutil.which("apt-get"):
@@ -74,12 +85,12 @@ def install(packages: list[str]) -> str:
     return why
 
 
-def install_login() -> str:
-    """With systemd, Debian's package starts a server at once and at every boot, which opens a port. So it is installed
+def install_servers() -> str:
+    """With systemd, Debian's packages start a server at once and at every boot, which opens a port. So they are installed
     there only in CI, on a machine that exists for one run."""
     if pathlib.Path("/run/systemd/system").exists() and not os.environ.get("CI"):
-        return "this machine has systemd, and the package would start a server: install it yourself, or set CI"
-    return install([LOGIN[name] for name in lacking(LOGIN)])
+        return "this machine has systemd, and a package would start a server: install it yourself, or set CI"
+    return install([SERVERS[name] for name in lacking(SERVERS)])
 
 
 def install_browser() -> str:
@@ -89,11 +100,11 @@ def install_browser() -> str:
     return install(["chromium"])
 
 
-def install_playwright() -> str:
+def install_wheels(name: str, what: str) -> str:
     try:
-        pinned_wheels.installed("browser", "Playwright (165 MB)")
+        pinned_wheels.installed(name, what)
     except (OSError, subprocess.CalledProcessError) as error:
-        return f"no Playwright: {error}"
+        return f"no {what}: {error}"
     return ""
 
 
@@ -101,11 +112,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--install", action="store_true", help="install what is missing")
     if parser.parse_args().install:
-        whys = [install_login() if lacking(LOGIN) else "", "" if browser() else install_browser(), install_playwright(),
-                install([OTHERS[name] for name in lacking(OTHERS)]) if lacking(OTHERS) else ""]
+        whys = [install_servers() if lacking(SERVERS) else "", "" if browser() else install_browser(),
+                install_wheels("browser", "Playwright (165 MB)"), install_wheels("readers", "SciPy (150 MB)"),
+                install([OTHERS[name] for name in lacking(OTHERS)]) if lacking(OTHERS) else "",
+                "" if COMPARE.exists() else install(["libbenchmark-tools"])]
         print("".join(f"tools_of_tests: {why}\n" for why in whys if why), end="")
     others = f"no {', '.join(lacking(OTHERS))}" if lacking(OTHERS) else ""
-    missing = [why for why in (no_login(), no_browser(), others) if why]
+    missing = [why for why in (no_login(), no_browser(), no_readers(), others) if why]
     print("\n".join(missing) or "all is there")
     return 1 if missing else 0
 

@@ -32,10 +32,19 @@ summarise() {
   tail -n 1 "$log" >> "$GITHUB_STEP_SUMMARY"
 }
 
+annotate() {
+  [ -n "${GITHUB_ACTIONS:-}" ] || return 0
+  local folder
+  for folder in parity bench against-base; do
+    [ ! -f "$folder/report.json" ] || "$mkbench" report "$folder" -o annotations || true
+  done
+}
+
 finish() {
   note "== total: $((SECONDS - begun)) s"
   note "GPU GATE $([ "$failed" = 0 ] && echo PASSED || echo "FAILED ($failed)")"
   summarise
+  annotate
   exit "$failed"
 }
 

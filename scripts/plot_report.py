@@ -168,7 +168,7 @@ def main() -> int:
     if not specs:
         print("plot_report: nothing to plot: no engine of these reports has times or wrong logits", file=sys.stderr)
         return 3
-    return chart_files.write("plot_report", specs, arguments.out, "mkbench plot " + " ".join(map(str, arguments.reports)))
+    return chart_files.write("plot_report", specs, arguments.out, "mkbench report -o svg " + " ".join(map(str, arguments.reports)))
 
 
 if __name__ == "__main__":

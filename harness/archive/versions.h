@@ -2,6 +2,7 @@
 // later one (HEAD) than in the earlier one (BASE)?
 #pragma once
 
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
@@ -161,6 +162,8 @@ VersionGate gate_versions(const Report& base, const std::string& base_name, cons
 // A table with a row for each engine of each case, and what led to the verdict.
 std::string render_gate(const VersionGate& gate);
 nlohmann::json gate_json(const VersionGate& gate);
+// Reads a gate.json. Throws Error(kBadInput) naming file, field, found and wanted.
+VersionGate read_gate(const std::filesystem::path& file);
 // A suite for each case with a test case for each engine. An INCONCLUSIVE that does not fail the
 // gate, and an engine whose time decides nothing, count as skipped.
 std::vector<JunitSuite> gate_suites(const VersionGate& gate);

@@ -4,7 +4,9 @@
 
 #include "harness/archive/versions.h"
 #include "harness/report/render.h"
+#include "references/base/error.h"
 #include "references/base/json_fields.h"
+#include "references/base/json_strict.h"
 
 namespace mkbench {
 namespace {
@@ -65,6 +67,19 @@ nlohmann::json gate_json(const VersionGate& gate) {
   return out;
 }
 
+VersionGate read_gate(const std::filesystem::path& file) {
+  nlohmann::json found = read_json_strict(file);
+  const std::string id = json_text(found, {"schema", "id"}),
+                    version = json_text(found, {"schema", "version"});
+  if (id != kGateSchemaId || version != kGateSchemaVersion) {
+    throw Error(ErrorKind::kBadInput,
+                fmt::format("{}: schema: found '{} {}', wanted '{} {}'", file.string(), id, version,
+                            kGateSchemaId, kGateSchemaVersion));
+  }
+  found.erase("schema");
+  return json_fields::read_file_as<VersionGate>(found, file.string());
+}
+
 std::vector<JunitSuite> gate_suites(const VersionGate& gate) {
   std::vector<JunitSuite> suites;
   for (const VersionRow& row : gate.rows) {
@@ -80,6 +95,7 @@ std::vector<JunitSuite> gate_suites(const VersionGate& gate) {
     }
     const bool excused = row.verdict == Verdict::kInconclusive && !gate.fails_inconclusive;
     JunitCase test = junit_verdict(row.engine, row.verdict, {row.reason});
+    test.file = engine_file(row.engine);
     if (excused) test.outcome = JunitOutcome::kSkipped;
     if (test.outcome == JunitOutcome::kSkipped)
       test.message = fmt::format("{}: {}", verdict_name(row.verdict), row.reason);

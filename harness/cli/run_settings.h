@@ -8,6 +8,7 @@
 #include "harness/archive/baselines.h"
 #include "harness/archive/resume.h"
 #include "harness/cli/plan_settings.h"
+#include "harness/report/render.h"
 
 namespace mkbench {
 
@@ -54,9 +55,9 @@ inline std::vector<Flag<RunSettings>> report_flags() {
   return {
       python_flag(),
       flag("parity-table", "Print the whole parity table.", &R::parity_table),
-      flag("output,o md|json|jsonl|csv|sql=md",
+      flag("output,o md|json|jsonl|csv|sql|benchmark|openmetrics|annotations=md",
            "Format of stdout. The report's files are always written.", &R::format,
-           one_word_of({"md", "json", "jsonl", "csv", "sql"})),
+           one_word_of({kTextFormats.begin(), kTextFormats.end()})),
       report_folder_flag(&R::out),
       flag("resume DIR",
            "Continue the interrupted run in this folder with its options. Finished cases are kept.",

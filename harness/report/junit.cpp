@@ -123,6 +123,7 @@ Suite engine_suite(const CaseReport& c, const EngineReport& e) {
   if (e.receipts_checked > 0 && !(e.parity && find_check(*e.parity, Check::kReceipts)))
     suite.cases.push_back(receipts_case(e));
   TestCase verdict = junit_verdict("verdict", e.verdict, e.reasons);
+  verdict.file = engine_file(e.name);
   if (verdict.outcome == Outcome::kFailure && e.parity) {
     for (const std::string& line : {where_text(*e.parity), e.parity->diagnosis.text}) {
       if (!line.empty()) verdict.detail += (verdict.detail.empty() ? "" : "\n") + line;
@@ -137,24 +138,6 @@ Suite verdict_suite(const std::string& name, Verdict v, const std::vector<std::s
   suite.name = name;
   suite.cases.push_back(junit_verdict("verdict", v, reasons));
   return suite;
-}
-
-// A failure of a whole case (a model that cannot be loaded) or of the whole run (Ctrl-C) is the
-// result of no engine, so it gets a suite of its own.
-std::vector<Suite> suites_of(const Report& report) {
-  std::vector<Suite> suites;
-  bool report_told = false;
-  for (const CaseReport& c : report.cases) {
-    bool case_told = false;
-    for (const EngineReport& e : c.engines) {
-      suites.push_back(engine_suite(c, e));
-      case_told = case_told || e.verdict == c.verdict;
-    }
-    if (!case_told) suites.push_back(verdict_suite(c.name, c.verdict, c.reasons));
-    report_told = report_told || c.verdict == report.verdict;
-  }
-  if (!report_told) suites.push_back(verdict_suite("mkbench", report.verdict, report.reasons));
-  return suites;
 }
 
 const char* element_of(Outcome outcome) {
@@ -240,6 +223,7 @@ JunitCase junit_verdict(const std::string& name, Verdict v,
   test.name = name;
   test.outcome = outcome_of(v);
   test.type = verdict_name(v);
+  test.is_verdict = true;
   if (test.outcome == Outcome::kPassed) return test;
   test.message = test.type;
   if (!reasons.empty()) test.message += ": " + reasons.front();
@@ -247,7 +231,29 @@ JunitCase junit_verdict(const std::string& name, Verdict v,
   return test;
 }
 
-std::string render_junit(const Report& report) { return render_suites(suites_of(report)); }
+std::string engine_file(const std::string& engine) {
+  return engine.ends_with(".py") || engine.ends_with(".so") ? engine : "";
+}
+
+// A failure of a whole case (a model that cannot be loaded) or of the whole run (Ctrl-C) is the
+// result of no engine, so it gets a suite of its own.
+std::vector<JunitSuite> report_suites(const Report& report) {
+  std::vector<Suite> suites;
+  bool report_told = false;
+  for (const CaseReport& c : report.cases) {
+    bool case_told = false;
+    for (const EngineReport& e : c.engines) {
+      suites.push_back(engine_suite(c, e));
+      case_told = case_told || e.verdict == c.verdict;
+    }
+    if (!case_told) suites.push_back(verdict_suite(c.name, c.verdict, c.reasons));
+    report_told = report_told || c.verdict == report.verdict;
+  }
+  if (!report_told) suites.push_back(verdict_suite("mkbench", report.verdict, report.reasons));
+  return suites;
+}
+
+std::string render_junit(const Report& report) { return render_suites(report_suites(report)); }
 
 std::string render_suites(const std::vector<JunitSuite>& suites) {
   std::string text;

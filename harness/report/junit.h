@@ -18,6 +18,8 @@ struct JunitCase {
   std::string type;     // of a failure or an error
   std::string message;  // one line
   std::string detail;   // more lines, or nothing
+  bool is_verdict = false;
+  std::string file;  // of the engine that a verdict is about; empty: the engine is no file
 };
 
 struct JunitSuite {
@@ -38,6 +40,12 @@ std::string render_suites(const std::vector<JunitSuite>& suites);
 // `text` as it may stand inside an element or a double-quoted attribute. XML 1.0 has no form for
 // most control characters, nor for bytes that are not UTF-8, so they become escapes like \x07.
 std::string xml_escape(const std::string& text);
+
+// The file of an engine as asked for: a path that ends in .py or .so; else empty.
+std::string engine_file(const std::string& engine);
+
+// The suites of render_junit().
+std::vector<JunitSuite> report_suites(const Report& report);
 
 // Wrong results are failures; an engine or a case that could not be judged (crash, hang, no usable
 // reference) is an error; checks that do not apply and skipped engines are skipped. A suite has a

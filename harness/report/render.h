@@ -1,13 +1,31 @@
 // Shared by the printers of a report.
 #pragma once
 
+#include <array>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "harness/report/junit.h"
 #include "harness/report/report.h"
 
 namespace mkbench {
+
+// Formats of render().
+inline constexpr std::array<std::string_view, 8> kTextFormats = {
+    "md", "json", "jsonl", "csv", "sql", "benchmark", "openmetrics", "annotations"};
+// Reports as text: md, one below the other; json, as a list if there are several; jsonl, csv and sql,
+// a row for each engine; benchmark (Google Benchmark's JSON: times of equal names are repetitions);
+// openmetrics (of equal labels the last report's value); annotations (GitHub's, for what failed).
+// Throws Error(kBadInput) for another format.
+std::string render(std::span<const Report> reports, const std::string& format,
+                   const RenderStyle& style = {});
+inline std::string render(const Report& report, const std::string& format,
+                          const RenderStyle& style = {}) {
+  return render(std::span(&report, 1), format, style);
+}
 
 // A Markdown table whose columns are aligned as text, too. The first row holds the headings;
 // `right` says which columns are aligned to the right. Widths count code points, so that token
@@ -49,9 +67,9 @@ std::string engine_table(const CaseGroup& group);
 // do next. `page`: the file that has everything else.
 std::string render_summary(const Report& report, double seconds, const std::string& page,
                            const RenderStyle& style = {});
-// "tiny, ./engine.so: the logits are those of: ...", of the first failure that a known bug explains; or
-// empty.
-std::string named_bug(const Report& report);
+// "tiny, ./engine.so: the logits are those of: ...", of the first failure that a known bug explains or
+// that was found to begin in a layer; or empty.
+std::string first_lead(const Report& report);
 // The table of render_summary().
 std::string summary_table(const Report& report);
 // "24 F32 of 24 tensors are rounded to bf16, for truth, baselines and engines alike", and the loader's notes.
@@ -109,11 +127,18 @@ struct FlatRows {
   std::vector<FlatColumn> columns;
   std::vector<std::vector<nlohmann::json>> rows;
 };
-FlatRows flatten(const Report& report);
+FlatRows flatten(std::span<const Report> reports);
 
-std::string render_csv(const Report& report);
-std::string render_sql(const Report& report);
-std::string render_jsonl(const Report& report);
+std::string render_csv(std::span<const Report> reports);
+std::string render_sql(std::span<const Report> reports);
+std::string render_jsonl(std::span<const Report> reports);
+// Engines without times are named in context.times_withheld.
+std::string render_benchmark(std::span<const Report> reports);
+// Gauges alone and no timestamps, so that a node exporter's folder of text files takes them, too.
+std::string render_openmetrics(std::span<const Report> reports);
+// "::error file=engine.so,title=..::.." for each verdict that is a failure or an error, ::warning for
+// an INCONCLUSIVE that fails nothing.
+std::string render_annotations(const std::vector<JunitSuite>& suites);
 
 // JSON with lists of plain values on one line each: a report has thousands of token ids.
 std::string dump_readable(const nlohmann::json& j);

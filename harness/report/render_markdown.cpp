@@ -325,14 +325,30 @@ std::string render_markdown(const Report& report, const RenderStyle& style) {
   return text + footer_text(report);
 }
 
-std::string render(const Report& report, const std::string& format, const RenderStyle& style) {
-  if (format == "md") return render_markdown(report, style);
-  if (format == "json") return dump_readable(to_json(report)) + "\n";
-  if (format == "jsonl") return render_jsonl(report);
-  if (format == "csv") return render_csv(report);
-  if (format == "sql") return render_sql(report);
-  throw Error(ErrorKind::kBadInput,
-              fmt::format("output format: found '{}', wanted md, json, jsonl, csv or sql", format));
+std::string render(std::span<const Report> reports, const std::string& format,
+                   const RenderStyle& style) {
+  if (format == "jsonl") return render_jsonl(reports);
+  if (format == "csv") return render_csv(reports);
+  if (format == "sql") return render_sql(reports);
+  if (format == "benchmark") return render_benchmark(reports);
+  if (format == "openmetrics") return render_openmetrics(reports);
+  std::string text;
+  nlohmann::json all = nlohmann::json::array();
+  for (const Report& report : reports) {
+    if (format == "md") {
+      text += (text.empty() ? "" : "\n---\n\n") + render_markdown(report, style);
+    } else if (format == "annotations") {
+      text += render_annotations(report_suites(report));
+    } else if (format == "json") {
+      all.push_back(to_json(report));
+    } else {
+      throw Error(ErrorKind::kBadInput,
+                  fmt::format("output format: found '{}', wanted md, json, jsonl, csv, sql, "
+                              "benchmark, openmetrics or annotations",
+                              format));
+    }
+  }
+  return format == "json" ? dump_readable(all.size() == 1 ? all.front() : all) + "\n" : text;
 }
 
 }  // namespace mkbench

@@ -97,6 +97,7 @@ const std::vector<Column>& columns() {
        [](R, C, E e) { return json(fmt::format("{}", fmt::join(e.reasons, "; "))); }},
       {"mkbench_version", false, [](R r, C, E) { return json(json_text(r.meta, {"version"})); }},
       {"git_sha", false, [](R r, C, E) { return json(json_text(r.meta, {"git_sha"})); }},
+      {"run_started", false, [](R r, C, E) { return json(json_text(r.meta, {"started"})); }},
   };
   return list;
 }
@@ -145,21 +146,22 @@ void dump_into(const json& j, const std::string& indent, std::string& out) {
 
 }  // namespace
 
-FlatRows flatten(const Report& report) {
+FlatRows flatten(std::span<const Report> reports) {
   FlatRows flat;
   for (const Column& c : columns()) flat.columns.push_back({c.name, c.is_number});
-  for (const CaseReport& c : report.cases) {
-    for (const EngineReport& e : c.engines) {
-      std::vector<json> row;
-      for (const Column& column : columns()) row.push_back(column.value(report, c, e));
-      flat.rows.push_back(std::move(row));
+  for (const Report& report : reports) {
+    for (const CaseReport& c : report.cases) {
+      for (const EngineReport& e : c.engines) {
+        std::vector<json>& row = flat.rows.emplace_back();
+        for (const Column& column : columns()) row.push_back(column.value(report, c, e));
+      }
     }
   }
   return flat;
 }
 
-std::string render_csv(const Report& report) {
-  const FlatRows flat = flatten(report);
+std::string render_csv(std::span<const Report> reports) {
+  const FlatRows flat = flatten(reports);
   std::string text;
   for (size_t i = 0; i < flat.columns.size(); ++i) text += (i ? "," : "") + flat.columns[i].name;
   text += "\n";
@@ -170,8 +172,8 @@ std::string render_csv(const Report& report) {
   return text;
 }
 
-std::string render_sql(const Report& report) {
-  const FlatRows flat = flatten(report);
+std::string render_sql(std::span<const Report> reports) {
+  const FlatRows flat = flatten(reports);
   std::string names, table;
   for (size_t i = 0; i < flat.columns.size(); ++i) {
     const FlatColumn& c = flat.columns[i];
@@ -187,8 +189,8 @@ std::string render_sql(const Report& report) {
   return text;
 }
 
-std::string render_jsonl(const Report& report) {
-  const FlatRows flat = flatten(report);
+std::string render_jsonl(std::span<const Report> reports) {
+  const FlatRows flat = flatten(reports);
   std::string text;
   for (const auto& row : flat.rows) {
     json line = json::object();

@@ -133,12 +133,14 @@ std::string leads(const EngineReport& e) {
 
 }  // namespace
 
-std::string named_bug(const Report& report) {
+std::string first_lead(const Report& report) {
   for (const CaseReport& c : report.cases) {
     for (const EngineReport& e : c.engines) {
-      if (!times_allowed(e.verdict) && e.parity && !e.parity->diagnosis.names.empty())
-        return fmt::format("{}, {}: {}", one_line(c.model), one_line(e.name),
-                           one_line(e.parity->diagnosis.text, 600));
+      if (times_allowed(e.verdict) || !e.parity) continue;
+      const Diagnosis& bug = e.parity->diagnosis;
+      const std::string& lead = bug.names.empty() ? e.parity->localised : bug.text;
+      if (!lead.empty())
+        return fmt::format("{}, {}: {}", one_line(c.model), one_line(e.name), one_line(lead, 600));
     }
   }
   return {};

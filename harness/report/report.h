@@ -406,8 +406,6 @@ struct RenderStyle {
 std::string render_markdown(const Report& report, const RenderStyle& style = {});
 // The parity table with its closing line, "Parity: TRUE" or where the first token differs.
 std::string render_parity_table(const ParityReport& parity, const RenderStyle& style = {});
-// stdout formats: md, json, jsonl, csv, sql. Throws Error(kBadInput) for any other.
-std::string render(const Report& report, const std::string& format, const RenderStyle& style = {});
 
 // Writes report.json, report.md and junit.xml into `folder`. Files are written to a temporary
 // name and renamed, so that an interrupted write leaves no half file.

@@ -83,12 +83,7 @@ SoakReport soak_of_json(const nlohmann::json& j, const std::string& path) {
                                                   version, kSchemaId, kSchemaVersion));
   }
   fields.erase("schema");
-  SoakReport report;
-  try {
-    json_fields::read(fields, "", report);
-  } catch (const Error& error) {
-    throw Error(error.kind(), fmt::format("{}: {}", path, error.what()));
-  }
+  const auto report = json_fields::read_file_as<SoakReport>(fields, path);
   const bool same = std::equal(
       report.counts.begin(), report.counts.end(), kSoakChecks.begin(), kSoakChecks.end(),
       [](const SoakCount& count, const SoakCheckInfo& info) { return count.check == info.name; });

@@ -320,4 +320,14 @@ T read_as(const json& j, const std::string& path) {
   return object;
 }
 
+// read_as() of what a file holds; messages begin with its name.
+template <typename T>
+T read_file_as(const json& j, const std::string& file) {
+  try {
+    return read_as<T>(j, "");
+  } catch (const Error& error) {
+    throw Error(error.kind(), file + ": " + error.what());
+  }
+}
+
 }  // namespace mkbench::json_fields

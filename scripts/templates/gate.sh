@@ -58,7 +58,13 @@ judge() {  # COMMAND ARGUMENT ... -- FLAG ...
   own_flags "$name" "${@:2}"
   rm -rf "reports/$name"
   mkdir -p reports
-  "$MKBENCH" "${call[@]}" --device "$device" --out "reports/$name" "${flags[@]}"
+  local status=0
+  "$MKBENCH" "${call[@]}" --device "$device" --out "reports/$name" "${flags[@]}" || status=$?
+  # On GitHub, what failed also stands beside the pull request.
+  if [ -n "${GITHUB_ACTIONS:-}" ] && [ -e "reports/$name/report.json" ]; then
+    "$MKBENCH" report "reports/$name" -o annotations || true
+  fi
+  return "$status"
 }
 
 # The engine of GATE_BASE_REF, built in a working tree of its own: base.

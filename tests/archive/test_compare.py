@@ -59,6 +59,15 @@ class Compare(CliTest):
         self.assertTrue(2 < gate["rows"][0]["ratio"] < 12, gate["rows"][0])
         self.assertEqual(gate["rows"][0]["engine"], str(slow))
         self.assertIn("pace_6.so", (self.out / "gate-junit.xml").read_text())
+        told = self.mkbench("report", str(self.out), "-o", "annotations")
+        self.assertRegex(told.stdout, rf"^::error file={slow},title=mkbench REGRESSION%3A gate / .* / {slow}::REGRESSION: takes .*\n$")
+        for change, said in (({"schema": {"id": "mkbench.gate", "version": "2.0.0"}}, "found 'mkbench.gate 2.0.0', wanted 'mkbench.gate 1"),
+                             ({"rows": [{"case": 1}]}, r"gate.json: rows\[0\]\.case: found 1")):
+            (self.out / "gate.json").write_text(json.dumps(gate | change))
+            told = self.mkbench("report", str(self.out), "-o", "annotations")
+            self.assertEqual(told.returncode, 2, told.stdout)
+            self.assertRegex(told.stderr, said)
+            self.assertEqual(self.mkbench("report", str(self.out), "-o", "csv").returncode, 0)  # it needs no gate
 
     def test_what_is_refused(self):
         self.build("old")

@@ -224,6 +224,14 @@ class C(NewEngineTest):
             status, _, told = gate(*args, **variables)
             self.assertEqual(status, 2, told)
             self.assertRegex(told.splitlines()[-1], f"^gate.sh: error: .*{said}")
+        # On GitHub a failure is said beside the pull request too, and stays the gate's exit code.
+        (repository / "scripts" / "run.sh").write_text(
+            '#!/bin/sh\necho "ran $*"\n[ "$1" = report ] || { mkdir -p reports/$1; touch reports/$1/report.json; exit 3; }\n')
+        subprocess.run(git + ["commit", "-qam", "three"], check=True)
+        for github, more in (({}, []), ({"GITHUB_ACTIONS": "true"}, ["report reports/parity -o annotations"])):
+            status, out, told = gate("cpu", **at, GATE_MKBENCH_REF="HEAD", **github)
+            self.assertEqual((status, re.findall("^ran (.*)$", out, re.MULTILINE)),
+                             (3, ["parity --engine ./engine.so --device cpu --out reports/parity", *more]), told)
 
 
 @unittest.skipIf(shutil.which("make") is None, "there is no make on PATH")

@@ -150,15 +150,15 @@ TEST_CASE("--only names a prompt, a step, or the file of one") {
   CHECK(holds(refusal({"parity", "--only", ":12"}), "names no prompt"));
 }
 
-TEST_CASE("plot's --out is the folder of the plots, not that of a report") {
+TEST_CASE("report's --out is a file or the folder of pictures, not that of a report") {
   const auto help = [](const std::string& command) {
     const auto none = [](const std::string&) { return std::nullopt; };
     return parse_command_line({command, "--help"}, none, {}).early_exit->text;
   };
-  CHECK(holds(help("plot"), "Folder for the plots"));
-  CHECK_FALSE(holds(help("plot"), "mkbench-report-"));
+  CHECK(holds(help("report"), "or folder of pictures"));
+  CHECK_FALSE(holds(help("report"), "mkbench-report-"));
   CHECK(holds(help("run"), "[mkbench-report-<time>]"));
-  CHECK(value_of({"plot", "r.json", "--out", "p"}, "out") == "p");
+  CHECK(value_of({"report", "r.json", "--out", "p"}, "out") == "p");
 }
 
 TEST_CASE("the first variable of the locale that is set says whether UTF-8 is shown") {
@@ -202,7 +202,7 @@ TEST_CASE("the environment stands between the command line and the defaults, for
                                            "libraries", "only",   "resume",    "label", "kernel"};
   const std::map<std::string_view, std::vector<std::string>> arguments = {
       {"inspect", {"tiny"}},   {"fleet", {"plan.toml"}},  {"gate", {"a", "b"}},
-      {"compare", {"a", "b"}}, {"plot", {"r"}},           {"verify", {"r"}},
+      {"compare", {"a", "b"}}, {"report", {"r"}},         {"verify", {"r"}},
       {"fetch", {"a/b"}},      {"new-engine", {"e", "c"}}};
   for (const CommandRow& row : command_rows()) {
     for (const FlagWords& flag : row.flags) {
@@ -310,7 +310,10 @@ TEST_CASE("usage errors name the flag, and the nearest known one") {
       {{"endure"}, "endure", ""},
       {{"docter"}, "docter", "doctor"},
       {{"run", "stray"}, "stray", "unexpected"},
-      {{"plot"}, "plot", "report"},
+      {{"report"}, "report", "folder"},
+      {{"report", "a", "b"}, "html of 2 reports", "a file by --out"},
+      {{"report", "a", "b", "-o", "svg"}, "svg of 2 reports", "a folder by --out"},
+      {{"gate", "a", "b", "-o", "csv"}, "--output", "annotations"},
       {{"list", "fruits"}, "mkbench list: 'fruits'", "engines"},
       {{"doctor", "--blocks", "3"}, "--blocks", "doctor"},
       {{"doctor", "-o", "csv"}, "--output", "md, json"},
@@ -382,10 +385,10 @@ TEST_CASE("version and commands") {
     return parse(args).command->name;
   };
   CHECK(command({"doctor", "--device", "cpu"}) == "doctor");
-  const auto plot = settings_of<CommandSettings>({"plot", "a", "b", "--out", "c"});
-  CHECK(plot.command == "plot");
-  CHECK(plot.arguments == std::vector<std::string>{"a", "b"});
-  CHECK(value_of({"plot", "a", "--out", "c"}, "out") == "c");
+  const auto report = settings_of<CommandSettings>({"report", "a", "b", "--out", "c"});
+  CHECK(report.command == "report");
+  CHECK(report.arguments == std::vector<std::string>{"a", "b"});
+  CHECK(parse({"report", "a", "b", "-o", "csv"}).command != nullptr);  // text needs no --out
   for (const auto& [words, text] : {std::pair{std::vector<std::string>{"help"}, "mkbench [run]"},
                                     {{"help", "soak"}, "mkbench soak"}})
     CHECK(holds(parse(words).early_exit->text, text));

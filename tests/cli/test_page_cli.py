@@ -25,21 +25,24 @@ class Made(CliTest):
         done = self.mkbench("verify", str(self.out))
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
-        drawn = self.mkbench("plot", str(self.out), "--out", str(self.folder / "again"), env=OWN_PYTHON)
-        self.assertEqual((drawn.returncode, drawn.stdout), (0, f"{self.folder / 'again'}\n"), drawn.stderr)
-        self.assertEqual((self.folder / "again" / "report.html").read_bytes(), page.read_bytes())
+        written = page.read_bytes()
+        for to in (page, self.folder / "again.html"):
+            drawn = self.mkbench("report", str(self.out), *([] if to == page else ["--out", str(to)]), env=OWN_PYTHON)
+            self.assertEqual((drawn.returncode, drawn.stdout), (0, f"{to}\n"), drawn.stderr)
+            self.assertEqual(to.read_bytes(), written)
 
         report = self.report()
         report["cases"][0]["engines"][-1]["tok_per_s"] = 9999.0
         (self.out / "report.json").write_text(json.dumps(report))
-        drawn = self.mkbench("plot", str(self.out), "--out", str(self.folder / "changed"), env=OWN_PYTHON)
-        self.assertEqual(drawn.returncode, 0, drawn.stderr)
-        self.assertIn("warning: NOT VERIFIED, do not quote: ", drawn.stderr)
-        changed = (self.folder / "changed" / "report.html").read_text()
+        for form in ("html", "svg"):
+            drawn = self.mkbench("report", str(self.out), "-o", form, env=OWN_PYTHON)
+            self.assertEqual(drawn.returncode, 0, drawn.stderr)
+            self.assertIn("warning: NOT VERIFIED, do not quote: ", drawn.stderr)
+        changed = page.read_text()
         self.assertIn("tok_per_s: found 9999", changed)
         self.assertIn(">NOT VERIFIED</span> CPU", changed)
         self.assertNotIn(">PASS</span> CPU", changed)
-        self.assertIn("NOT VERIFIED", next((self.folder / "changed").glob("*.svg")).read_text())
+        self.assertIn("NOT VERIFIED", next((self.out / "plots").glob("*.svg")).read_text())
 
     def test_a_failed_run_has_a_page_that_says_why(self):
         broken = self.folder / "broken.so"
@@ -70,10 +73,18 @@ class NotMade(CliTest):
                 report["cases"][0]["engines"][1]["tok_per_s"] = 9999.0
             path = self.folder / "report.json"
             path.write_text(json.dumps(report))
-            drawn = self.mkbench("plot", str(path), "--out", str(self.out), env={"MKBENCH_PYTHON": "/bin/false"})
+            drawn = self.mkbench("report", str(path), "--out", str(self.out), env={"MKBENCH_PYTHON": "/bin/false"})
             self.assertEqual(drawn.stderr.count("warning: NOT VERIFIED, do not quote: "), changed)
             self.assertEqual(drawn.stderr.count("tok_per_s: found 9999"), changed)
             self.assertEqual(drawn.returncode, 1)
+            # Markdown has the warning on top; a program that reads another format would not see one.
+            text = self.mkbench("report", str(path), "-o", "md").stdout
+            self.assertEqual(text.startswith("> **NOT VERIFIED, do not quote:** "), changed, text[:80])
+            for form in ("json", "jsonl", "csv", "sql", "benchmark", "openmetrics", "annotations"):
+                made = self.mkbench("report", str(path), "-o", form, "--out", str(self.folder / form))
+                self.assertEqual(made.returncode, 8 if changed else 0, made.stderr)
+                self.assertEqual(f"-o {form} has no place for that warning" in made.stderr, changed)
+                (self.folder / form).unlink(missing_ok=changed)
 
     def test_what_cannot_be_made_is_a_warning_and_no_verdict(self):
         for python, why in (("/bin/false", "the page's script ended with 1"), ("/no/python", "cannot run /no/python")):

@@ -16,9 +16,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       fuzz::expect(fuzz::is_line(difference.found) && fuzz::is_line(difference.recomputed),
                    "what differs is one line");
     }
-    render_csv(report);
-    render_sql(report);
-    render_jsonl(report);
+    for (const std::string_view format : kTextFormats) render(report, std::string(format));
   });
   return 0;
 }

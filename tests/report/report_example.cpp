@@ -2,6 +2,7 @@
 // [FORMAT]` (FORMAT printed to stdout). For Python tests.
 #include <iostream>
 
+#include "harness/report/render.h"
 #include "tests/support/example_report.h"
 
 int main(int argc, char* argv[]) {

@@ -91,7 +91,7 @@ TEST_CASE("a number that is absent is printed as absent, never as 0") {
   e.profile = testing::example_profile(770, 300);
   aggregate(r.cases[0], 0.95, 1, false);
   conclude(r);
-  const FlatRows flat = flatten(r);
+  const FlatRows flat = flatten({&r, 1});
   std::istringstream lines(render(r, "jsonl"));
   std::string line;
   std::getline(lines, line);
@@ -162,7 +162,7 @@ TEST_CASE("each candidate shows the speed-up that is its own") {
   r.cases.resize(1);
   r.cases[0].engines.push_back(testing::example_engine("other", "candidate", 4.5, 10, 16));
   aggregate(r.cases[0], 0.95, 1, false);
-  const FlatRows flat = flatten(r);
+  const FlatRows flat = flatten({&r, 1});
   std::vector<size_t> places;
   for (const char* name : {"speedup_ci_low", "speedup", "speedup_ci_high"}) {
     for (size_t i = 0; i < flat.columns.size(); ++i)

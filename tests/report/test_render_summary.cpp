@@ -40,20 +40,23 @@ TEST_CASE(
              ContainsText("| FAIL_TOKEN |") &&
                  ContainsText("FAIL_TOKEN: 3 wrong\nagain: mkbench parity --only 'p:5'\n") &&
                  ContainsText("**FAIL_TOKEN** (exit code 3, 1 case)") && !ContainsText("next:"));
-  CHECK(named_bug(r).empty());
+  CHECK(first_lead(r).empty());
   ParityReport& parity = *r.cases[0].engines[1].parity;
   parity.facts = {"right with 1 KV row"};
   parity.diagnosis.text = "no known bug fits";
+  parity.localised = "first wrong in layer 3, attention";
+  CHECK(first_lead(r) == r.cases[0].model + ", megakernel: first wrong in layer 3, attention");
+  parity.localised.clear();
   CHECK_THAT(screen(r), ContainsText("3 wrong\nbug: no known bug fits\nfact: right with 1 KV row\n"
                                      "again: mkbench parity"));
   parity.diagnosis = {.text = "the logits are those of: no q_norm", .names = {"skip_q_norm"}};
   CHECK_THAT(screen(r), ContainsText("3 wrong\nbug: the logits are those of: no q_norm\nagain: "));
-  CHECK(named_bug(r) == r.cases[0].model + ", megakernel: the logits are those of: no q_norm");
+  CHECK(first_lead(r) == r.cases[0].model + ", megakernel: the logits are those of: no q_norm");
   CHECK_THAT(screen(r), ContainsText("\ntimed tokens: "));
   r.cases[0].engines[1].receipts_checked = 0;
   CHECK_THAT(screen(r), ContainsText("\ntimed tokens of eager: "));
   r.cases[0].engines[1].verdict = Verdict::kPass;
-  CHECK(named_bug(r).empty());
+  CHECK(first_lead(r).empty());
   CHECK_THAT(screen(testing::example_cpu_report()),
              ContainsText("caution: no GPU was used: the host twin runs the kernel's schedule") &&
                  ContainsText("next: on a machine with a GPU, scripts/remote.sh"));

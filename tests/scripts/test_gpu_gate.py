@@ -17,11 +17,11 @@ import check_workflows
 MKBENCH = '''#!/bin/sh
 echo "ran: $* with device $MKBENCH_DEVICE from ${PWD##*/}" >> "$RAN"
 command="$1"
-case "$1" in parity | selftest | doctor | compare) ;; *) command=bench ;; esac
+case "$1" in parity | selftest | doctor | compare | report) ;; *) command=bench ;; esac
 case "$command" in
   doctor) echo "ok  Python  /some/where/bin/python" ;;
   compare) mkdir -p against-base; echo "the gate" > against-base/gate.md ;;
-  parity | bench) mkdir -p "$command"; echo "report of $command" > "$command/report.md" ;;
+  parity | bench) mkdir -p "$command"; echo "report of $command" | tee "$command/report.md" > "$command/report.json" ;;
   selftest) echo "a row"; echo "faults seen 1 of 1" ;;
 esac
 [ "$command" != "$SLOW" ] || sleep 30
@@ -104,8 +104,10 @@ class GpuGate(unittest.TestCase):
         self.assertIn("report of bench\nthe gate\n", summary.read_text())
 
     def test_the_first_failure_is_the_exit_code_and_all_steps_run(self):
-        done = self.gate(str(self.out), FAIL="parity=3 selftest=1 bench=8")
+        done = self.gate(str(self.out), FAIL="parity=3 selftest=1 bench=8 report=1", GITHUB_ACTIONS="true")
         self.assertEqual(done.returncode, 3, done.stdout)
+        ran = re.findall(r"ran: report (.*) with device", (self.folder / "ran").read_text())
+        self.assertEqual(ran, ["parity -o annotations", "bench -o annotations"])
         log = self.log()
         for text in ("parity gate: FAILED (3)", "fault corpus: FAILED (1)", "benchmark: FAILED (8)", "GPU GATE FAILED (3)\n"):
             self.assertIn(text, log)

@@ -316,7 +316,7 @@ class Plots(Files):
         done = self.plot(self.report, env={"PYTHONPATH": str(self.folder)})
         self.assertEqual(done.returncode, 1)
         self.assertEqual(done.stderr, "plot_report: plots are left out: no vl_convert: left out for a test; to draw "
-                                      f"them, run `mkbench plot {self.folder / 'page-0.json'}` with the Python that "
+                                      f"them, run `mkbench report -o svg {self.folder / 'page-0.json'}` with the Python that "
                                       "scripts/setup.sh makes\n")
 
 

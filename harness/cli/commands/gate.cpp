@@ -18,7 +18,9 @@ struct GateSettings : CommandSettings, GateLimits {
 };
 
 std::vector<Flag<GateSettings>> gate_flags() {
-  return {format_flag(&GateSettings::format), junit_flag(&GateSettings::junit)};
+  return {flag("output,o md|json|annotations=md", "Format of stdout; annotations are GitHub's.",
+               &GateSettings::format, one_word_of({"md", "json", "annotations"})),
+          junit_flag(&GateSettings::junit)};
 }
 
 void require_gate_arguments(GateSettings& settings) {
@@ -37,8 +39,9 @@ int gate_command(const GateSettings& settings, const Invocation&) {
                head = read_sound_report(head_file, "gate: HEAD");
   const VersionGate gate =
       gate_versions(base, base_file.string(), head, head_file.string(), settings);
-  const bool json = settings.format == "json";
-  fmt::print("{}", json ? dump_readable(gate_json(gate)) + "\n" : render_gate(gate));
+  fmt::print("{}", settings.format == "json"          ? dump_readable(gate_json(gate)) + "\n"
+                   : settings.format == "annotations" ? render_annotations(gate_suites(gate))
+                                                      : render_gate(gate));
   if (!settings.junit.empty()) write_text(settings.junit, render_suites(gate_suites(gate)));
   return gate.exit_code;
 }

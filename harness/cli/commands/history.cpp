@@ -60,7 +60,7 @@ void add_to_history(const Report& report, const std::filesystem::path& file,
   const PythonScript script{.name = "history.py",
                             .arguments = {history_file().string(), "add", file.string()},
                             .input = run.dump(-1, ' ', false, json::error_handler_t::replace) +
-                                     "\n" + render_jsonl(report),
+                                     "\n" + render_jsonl({&report, 1}),
                             .prints_result = on_stdout};
   std::string problem;
   const int status = run_script(script, problem);

@@ -32,7 +32,7 @@ bool prints_whole(const RunSettings& settings) {
 
 std::vector<std::string> last_lines(const Report& report, bool told) {
   std::vector<std::string> lines = advice_lines(report.reasons);
-  std::string why = named_bug(report);
+  std::string why = first_lead(report);
   if (why.empty() && !told && !report.reasons.empty()) why = report.reasons.front();
   lines.push_back(fmt::format("{} (exit code {}){}", verdict_name(report.verdict), report.exit_code,
                               why.empty() ? "" : ": " + why));

@@ -27,8 +27,8 @@ std::string loss_text(const std::string& unread, const std::string& unwritten,
 // file could not be written.
 int write_junit(const Report& report, const std::string& path);
 
-// What stderr ends with where a run fails: advice, verdict, and why, unless that was `told` and no known
-// bug explains it.
+// What stderr ends with where a run fails: advice, verdict, and why: first_lead(), else the first reason
+// unless that was `told`.
 std::vector<std::string> last_lines(const Report& report, bool told);
 
 }  // namespace mkbench

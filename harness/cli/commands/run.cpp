@@ -15,7 +15,7 @@
 #include "harness/archive/run_folder.h"
 #include "harness/cli/commands/history.h"
 #include "harness/cli/commands/list.h"
-#include "harness/cli/commands/plot.h"
+#include "harness/cli/commands/report.h"
 #include "harness/cli/commands/results.h"
 #include "harness/cli/commands/tune.h"
 #include "harness/cli/outlook.h"

@@ -14,7 +14,7 @@ CommandRow audit_row();
 CommandRow soak_row();
 CommandRow selftest_row();
 CommandRow doctor_row();
-CommandRow plot_row();
+CommandRow report_row();
 CommandRow verify_row();
 CommandRow gate_row();
 CommandRow compare_row();
@@ -25,7 +25,7 @@ CommandRow list_row();
 const std::vector<CommandRow>& command_rows() {
   static const std::vector<CommandRow> rows = {
       run_row(),    parity_row(), profile_row(), fetch_row(),    inspect_row(), new_engine_row(),
-      tune_row(),   audit_row(),  soak_row(),    selftest_row(), doctor_row(),  plot_row(),
+      tune_row(),   audit_row(),  soak_row(),    selftest_row(), doctor_row(),  report_row(),
       verify_row(), gate_row(),   compare_row(), history_row(),  fleet_row(),   list_row()};
   return rows;
 }

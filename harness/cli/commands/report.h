@@ -1,4 +1,4 @@
-// Plots and page of a report, made by scripts in the Python that mkbench was set up with.
+// `mkbench report`, and the plots and page of a run, made by scripts in the Python of set-up.
 #pragma once
 
 #include <filesystem>
