@@ -14,6 +14,7 @@ import pathlib
 import sqlite3
 import sys
 
+import drift
 import sqlite_store
 import text_tables
 
@@ -41,6 +42,7 @@ def add(base: sqlite3.Connection, lines: list, name: str) -> None:
         if base.execute("SELECT 1 FROM runs WHERE report_sha256 = ?", (run["report_sha256"],)).fetchone():
             print(f"{name}: is in the history already")
             return
+        sqlite_store.add_columns(base, "runs", [run])
         sqlite_store.insert(base, "runs", [run])
         number = base.execute("SELECT max(id) FROM runs").fetchone()[0]
         sqlite_store.add_columns(base, "results", rows)
@@ -87,10 +89,11 @@ HEADINGS = ["case", "engine", "run", "commit", "ms/tok [CI]", "tok/s", "of the c
 RIGHT = (4, 5, 6, 7)
 
 
-def show(rows: list) -> None:
+def show(rows: list, found: list) -> None:
     cards = dict.fromkeys(row["card"] for row in rows)
-    print("\n\n".join(f"## {card}\n\n" + text_tables.markdown(HEADINGS, [cells_of(row) for row in rows if row["card"] == card], RIGHT)
-                      for card in cards))
+    for card in cards:
+        print(f"## {card}\n\n" + text_tables.markdown(HEADINGS, [cells_of(row) for row in rows if row["card"] == card], RIGHT))
+        print("".join(f"\n- {text}" for text in drift.sentences(found, card)))
 
 
 def main() -> int:
@@ -112,7 +115,8 @@ def main() -> int:
             add(base, read_lines(arguments.name), arguments.name)
             return 0
         rows = read_rows(base)
-        show(rows)
+        found = drift.found_in(rows)
+        show(rows, found)
     except BadHistory as error:
         print(f"history: {error}", file=sys.stderr)
         return 2
@@ -126,7 +130,7 @@ def main() -> int:
         return 0
     import plot_history
 
-    return plot_history.draw(rows, arguments.plot)
+    return plot_history.draw(rows, found, arguments.plot)
 
 
 if __name__ == "__main__":

@@ -3,14 +3,19 @@
 import contextlib
 import io
 import json
+import math
 import pathlib
+import random
 import shutil
 import sqlite3
+import tempfile
 import unittest
 
 from support.cli_support import CliTest
 
+import drift
 import history
+import page_charts as charts
 import plot_history
 
 BAD_INPUT, INTEGRITY = 2, 8
@@ -62,6 +67,7 @@ class History(CliTest):
         found = self.rows("SELECT ms_per_tok_mean, tok_per_s, engine, verdict FROM results WHERE run = 1")
         self.assertIn((twin["ms_per_tok"]["mean"], twin["tok_per_s"], "host-twin", "PASS"), found)
         self.assertEqual([row[0] for row in self.rows("SELECT count(*) FROM results GROUP BY run")], [2, 2, 2])
+        self.assertEqual(self.rows("SELECT margin FROM runs WHERE id = 1"), [(report["cases"][0]["comparisons"][0]["margin"],)])
 
         done = self.run_history("--plot", "--out", "drawn")
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
@@ -73,7 +79,8 @@ class History(CliTest):
         self.assertIn(report["meta"]["git_sha"][:12], twins[1])
         self.assertIn("FAIL_", twins[2])
         drawn = sorted(path.suffix for path in (self.folder / "drawn").iterdir())
-        self.assertEqual(drawn, [".png", ".svg"])
+        self.assertEqual(drawn, [".html", ".png", ".svg"])
+        self.assertIn("no step is told from noise", (self.folder / "drawn" / "history.html").read_text())
 
     def test_what_is_not_added(self):
         done = self.bench("--reference", self.short_reference(), env_more=self.env)
@@ -141,7 +148,7 @@ class Script(unittest.TestCase):
                  processes=None)
         self.add(base, "c", "2026-11-01T00:00:00Z", "NVIDIA H200", "GPU-99999999-2222")
         with contextlib.redirect_stdout(io.StringIO()) as said:
-            history.show(history.read_rows(base))
+            history.show(history.read_rows(base), [])
         lines = said.getvalue().splitlines()
         self.assertEqual([line for line in lines if line.startswith("## ")],
                          ["## NVIDIA H200, GPU-11111111", "## NVIDIA H200, GPU-99999999"])
@@ -158,6 +165,14 @@ class Script(unittest.TestCase):
         self.assertEqual(self.add(base, "b", "2026-11-02T00:00:00Z", "H", ""), "b: is in the history already\n")
         self.assertEqual(len(history.read_rows(base)), 2)
 
+    def test_a_column_of_runs_that_came_later(self):
+        base = self.open()
+        self.add(base, "a", "2026-11-01T00:00:00Z", "H", "")  # its report told no margin
+        with contextlib.redirect_stdout(io.StringIO()):
+            history.add(base, [{**dict(base.execute("SELECT * FROM runs").fetchone()), "id": None, "report_sha256": "b", "margin": 0.02},
+                               {"case_name": "c"}], "b")
+        self.assertEqual([row["margin"] for row in base.execute("SELECT margin FROM runs ORDER BY id")], [None, 0.02])
+
     def test_figures_hold_what_has_times(self):
         base = self.open()
         self.add(base, "a", "2026-11-01T00:00:00Z", "H", "")
@@ -167,12 +182,97 @@ class Script(unittest.TestCase):
         self.assertEqual({key: [row["engine"] for row in rows] for key, rows in figures.items()},
                          {("H", "synthetic d=0 n=64"): ["ring"], ("I", "synthetic d=0 n=64"): ["./mine.so"]})
         self.add(base, "a", "2026-11-04T00:00:00Z", "H", "", report_sha256="again", ms_per_tok_mean=0.3)
-        spec = json.dumps(plot_history.spec_of("H", "case", plot_history.figures_of(history.read_rows(base))["H", "synthetic d=0 n=64"]))
+        rows = history.read_rows(base)
+        spec = json.dumps(plot_history.spec_of("H", "synthetic d=0 n=64", plot_history.figures_of(rows)["H", "synthetic d=0 n=64"],
+                                               drift.found_in(rows)))
         self.assertIn(json.dumps(["a\n2026-11-01T00:00", "a\n2026-11-04T00:00"]), spec)  # the runs in their order
         self.assertIn(json.dumps("0.4000 [0.3900, 0.4100]"), spec)
         with contextlib.redirect_stderr(io.StringIO()) as said:
-            self.assertEqual(plot_history.draw([], pathlib.Path("unused")), 3)
+            self.assertEqual(plot_history.draw([], [], pathlib.Path("unused")), 3)
         self.assertIn("nothing to plot", said.getvalue())
+
+
+class Drift(unittest.TestCase):
+    """Steps in invented histories: 0.6 % of noise in an engine's time, 0.4 % in the machine's."""
+
+    def rows(self, seed=1, runs=60, at=30, kernel=0.0, card=0.0, control="ceiling", margin=0.01):
+        source, rows = random.Random(seed), []
+        for run in range(runs):
+            later = run >= at
+            machine = math.exp(source.gauss(0, 0.004)) * (1 + card * later)
+            ms, other = (level * machine * math.exp(source.gauss(0, noise)) for level, noise in ((0.28, 0.006), (0.25, 0.001)))
+            ms *= 1 + kernel * later
+            common = {"run": run, "started": f"2026-09-{1 + run // 2:02}T{12 * (run % 2):02}:00:00Z", "label": f"c{run}",
+                      "card": "H", "case_name": "s", "margin": margin, "share": None, "ms_per_tok_ci_low": None,
+                      "ms_per_tok_ci_high": None}
+            rows.append(common | {"engine": "a/ring.so", "resolved_name": "ring", "role": "candidate", "ms_per_tok_mean": ms,
+                                  "share": other / ms if control == "ceiling" else None})
+            if control == "eager":
+                rows.append(common | {"engine": "eager", "resolved_name": "eager", "role": "baseline", "ms_per_tok_mean": other})
+        return rows
+
+    def steps(self, **more):
+        return [(step.series.of, step) for _, steps in drift.found_in(self.rows(**more)) for step in steps]
+
+    def test_a_step_of_two_per_cent_is_found_and_noise_is_none(self):
+        for seed in range(10):
+            self.assertEqual(self.steps(seed=seed), [], seed)
+            for kernel in (0.02, -0.02):
+                (of, step), = self.steps(seed=seed, kernel=kernel)
+                self.assertEqual(of, "kernel")
+                self.assertLessEqual(abs(step.at - 30), 3)
+                self.assertTrue(step.first <= step.at <= step.last, step)
+                self.assertTrue(step.low < step.ratio < step.high and abs(step.ratio - 1 - kernel) < 0.008, step)
+
+    def test_card_or_kernel(self):
+        for control, engine in (("ceiling", "ceiling"), ("eager", "eager")):
+            (of, step), = self.steps(card=0.03, control=control)
+            self.assertEqual((of, step.series.engine), ("card", engine))
+            (of, step), = self.steps(kernel=0.03, control=control)
+            self.assertEqual((of, step.series.engine, step.series.control), ("kernel", "a/ring.so", engine))
+            self.assertEqual({of for of, _ in self.steps(kernel=0.05, card=-0.03, control=control)}, {"card", "kernel"})
+        (of, step), = self.steps(card=0.03, control="none")  # by the engine alone nobody can tell
+        self.assertEqual((of, step.series.control), ("either", ""))
+
+    def test_what_is_too_little(self):
+        for at in (5, 19):  # five runs on one side, nineteen on the other
+            self.assertEqual([step.at for _, step in self.steps(runs=24, at=at, kernel=0.3)], [at])
+        self.assertEqual(self.steps(runs=9, at=5, kernel=0.3), [])
+        self.assertEqual(self.steps(kernel=0.02, margin=0.03), [])
+        self.assertEqual(len(self.steps(kernel=0.05, margin=0.03)), 1)
+        self.assertEqual(self.steps(kernel=0.002, margin=None, seed=3), [])
+        self.assertEqual(drift.found_in([row | {"ms_per_tok_mean": None} for row in self.rows()]), [])
+
+    def test_several_steps_come_in_their_order(self):
+        rows = self.rows(kernel=0.04, at=20)
+        for row in rows[40:]:
+            row["ms_per_tok_mean"] *= 0.9
+            row["share"] /= 0.9
+        found = [step for _, steps in drift.found_in(reversed(rows)) for step in steps]  # rows come in any order
+        self.assertEqual([round(100 * (step.ratio - 1)) for step in found], [4, -10])
+
+    def test_it_is_said_and_drawn(self):
+        rows = self.rows(kernel=0.02)
+        found = drift.found_in(rows)
+        said, = drift.sentences(found, "H")
+        self.assertRegex(said, r"^s, ring\.so: 2\.\d % slower \[1\.\d, 2\.\d\] from 2026-09-1[56]T\d\d:00 \(c\d\d\) on.*: the kernel, over the ceiling$")
+        self.assertEqual((drift.sentences(found, "I"), drift.sentences(found, "H", "t")), ([], []))
+        quicker, = drift.sentences(drift.found_in(self.rows(card=-0.03)), "H")
+        self.assertIn("s, ceiling: ", quicker)
+        self.assertRegex(quicker, r" % quicker \[2\.\d, 3\.\d\] .*: the card or what runs on it, not a kernel$")
+        title, note, spec = plot_history.away(charts.Palette(), rows, found)
+        layers = spec["layer"]
+        self.assertEqual(layers[-1]["data"]["values"]["rows"], [[f"c{found[0][1][0].at}\n{found[0][1][0].series.runs[found[0][1][0].at]['started'][:16]}"]])
+        bands = [dict(zip(layers[0]["data"]["values"]["columns"], row)) for row in layers[0]["data"]["values"]["rows"]]
+        self.assertEqual(len(bands), 120)  # of the engine and of its control
+        self.assertEqual({band["part"] for band in bands}, {"engine 0", "engine 1", "ceiling 0"})
+        self.assertAlmostEqual(bands[0]["high"], 1.0)  # the margin, around the first runs' mean
+        with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
+            figures = plot_history.figures_of(rows)
+            self.assertEqual(plot_history.write_page(figures, found, pathlib.Path(folder)), 0)
+            page = (pathlib.Path(folder) / plot_history.PAGE).read_text()
+        self.assertIn(said, page)
+        self.assertNotIn("no step is told from noise", page)
 
 
 if __name__ == "__main__":

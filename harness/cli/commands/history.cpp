@@ -56,6 +56,7 @@ void add_to_history(const Report& report, const std::filesystem::path& file,
                     {"device", machine.device},
                     {"uuid", machine.uuid},
                     {"driver", machine.driver},
+                    {"margin", recorded_margin(report.calibration).value()},
                     {"verdict", std::string(verdict_name(report.verdict))}};
   const PythonScript script{.name = "history.py",
                             .arguments = {history_file().string(), "add", file.string()},
@@ -83,9 +84,9 @@ struct HistorySettings : CommandSettings {
 
 std::vector<Flag<HistorySettings>> history_flags() {
   using H = HistorySettings;
-  return {flag("plot", "Draw the history, too. Needs a Python with vl-convert.", &H::plot),
+  return {flag("plot", "Draw the history, too: history.html and pictures. Needs a Python with vl-convert.", &H::plot),
           flag("label TEXT", "With add: name of the version [its commit].", &H::label),
-          flag("out DIR", "Folder for the plots [mkbench-history].", &H::out)};
+          flag("out DIR", "Folder of the page and the pictures [mkbench-history].", &H::out)};
 }
 
 int show_history(const HistorySettings& settings) {
