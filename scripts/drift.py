@@ -3,17 +3,24 @@
 Each engine of a case has a control in the same run, which a change of the machine slows as much as the engine: the ceiling,
 without one the first baseline. A step of the control is the card's (or its driver's, or the library's), one of the engine's
 time over the control's is the kernel's.
+
+Levels are found by circular binary segmentation (Olshen and others, 2004): the stretch of runs that differs most from the
+rest, which also finds a slowdown that was mended; a permutation test says whether it is noise.
 """
 
 import dataclasses
-import math
-import random
+import functools
 
-LEAST = 5  # runs on each side of a step
+import numpy
+
+LEAST = 5  # runs of a level
+ENOUGH = 12  # runs of a series below which the permutation test can hardly tell anything
+MOST = 250  # runs that are looked at, the latest
 DRAWS = 1999  # of the permutation test, and of the bootstrap
-LEVEL = 0.001  # of the permutation test: a history has many series, and each is tested again with every run
+LEVEL = 0.005  # of the permutation test
 CONFIDENCE = 0.95  # of a step's intervals
 LEAST_SHARE = 0.005  # a step must exceed this much, or the margin of the calibration if that is more
+CELLS = 1 << 22  # numbers that the permutation test holds at a time
 
 
 @dataclasses.dataclass
@@ -25,7 +32,6 @@ class Series:
     engine: str
     of: str  # "kernel": over the control's; "card": the control's own; "either": there is no control
     control: str
-    margin: float
     runs: list
     values: list
 
@@ -40,74 +46,102 @@ class Step:
     first: int  # the step lies at one of the runs first..last
     last: int
 
+    @property
+    def least(self) -> float:
+        """The ratio that its interval must exceed: by the margins of the runs on both sides."""
+        return 1 + max(margin_of(self.series.runs), LEAST_SHARE)
 
-def best_split(logs: list) -> tuple:
-    """The split with the largest |t| of two equal variances: (t, index); LEAST values on each side."""
-    n, total, squares = len(logs), math.fsum(logs), math.fsum(x * x for x in logs)
-    best, left, left_squares = (0.0, 0), 0.0, 0.0
-    for k in range(1, n - LEAST + 1):
-        left += logs[k - 1]
-        left_squares += logs[k - 1] ** 2
-        if k < LEAST:
-            continue
-        right = total - left
-        within = squares - left * left / k - right * right / (n - k)
-        error = math.sqrt(max(within, 1e-18) / (n - 2) * (1 / k + 1 / (n - k)))
-        best = max(best, (abs(right / (n - k) - left / k) / error, k))
-    return best
+    @property
+    def counts(self) -> bool:
+        return self.low > self.least or self.high < 1 / self.least
 
 
-def mean(values: list) -> float:
-    return math.fsum(values) / len(values)
+def margin_of(runs: list) -> float:
+    """The median of the runs' margins: a single bad calibration mutes nothing."""
+    return float(numpy.median([run.get("margin") or 0.0 for run in runs]))
+
+
+def short(engine: str) -> str:
+    return engine.rsplit("/", 1)[-1]
 
 
 def geometric_mean(values: list) -> float:
-    return math.exp(mean([math.log(value) for value in values]))
+    return float(numpy.exp(numpy.log(values).mean()))
 
 
-def is_step(logs: list, t: float, source: random.Random) -> bool:
-    """Whether fewer than LEVEL of the orders of the same values have a split as clear as this one."""
-    allowed, shuffled = LEVEL * (DRAWS + 1) - 1, list(logs)
-    for _ in range(DRAWS):
-        source.shuffle(shuffled)
-        allowed -= best_split(shuffled)[0] >= t
-        if allowed < 0:
-            return False
-    return True
+@functools.cache
+def stretches(n: int) -> tuple:
+    """Begins, ends and weights of all stretches of n runs that leave no level below LEAST runs."""
+    begin, end = numpy.triu_indices(n + 1, LEAST)
+    fits = (n - (end - begin) >= LEAST) & ((begin == 0) | (begin >= LEAST)) & ((end == n) | (n - end >= LEAST))
+    begin, end = begin[fits], end[fits]
+    return begin, end, n / ((end - begin) * (n - (end - begin)))
 
 
-def ends(values: list) -> tuple:
-    values, cut = sorted(values), (1 - CONFIDENCE) / 2
-    return values[round(cut * (len(values) - 1))], values[round((1 - cut) * (len(values) - 1))]
+def differences(logs: numpy.ndarray) -> numpy.ndarray:
+    """For each row, whose mean is 0, and each stretch the squares between it and the rest."""
+    begin, end, weight = stretches(logs.shape[1])
+    sums = numpy.concatenate([numpy.zeros((len(logs), 1)), logs.cumsum(axis=1)], axis=1)
+    return (sums[:, end] - sums[:, begin]) ** 2 * weight
 
 
-def cuts_of(logs: list, begin: int = 0) -> list:
-    """Where the level of logs changes, counted from `begin`: the clearest place, then those of both parts."""
+def is_noise(logs: numpy.ndarray, found: float) -> bool:
+    """Whether at least LEVEL of the orders of the same values have a stretch that differs as much."""
+    source, allowed, left = numpy.random.default_rng(len(logs)), LEVEL * (DRAWS + 1) - 1, DRAWS
+    part = max(1, CELLS // len(stretches(len(logs))[0]))
+    while left > 0 and allowed >= 0:
+        drawn = source.permuted(numpy.tile(logs, (min(left, part, 64), 1)), axis=1)
+        allowed -= (differences(drawn).max(axis=1) >= found * (1 - 1e-9)).sum()
+        left -= len(drawn)
+    return allowed < 0
+
+
+def cuts_of(logs: numpy.ndarray, begin: int = 0) -> list:
+    """Where the level of logs changes, counted from `begin`."""
     if len(logs) < 2 * LEAST:
         return []
-    t, k = best_split(logs)
-    if not is_step(logs, t, random.Random(len(logs))):
+    centred = logs - logs.mean()
+    squares = differences(centred[None])[0]
+    best = squares.argmax()
+    if is_noise(centred, squares[best]):
         return []
-    return [*cuts_of(logs[:k], begin), begin + k, *cuts_of(logs[k:], begin + k)]
+    inner = [int(place[best]) for place in stretches(len(logs))[:2] if 0 < place[best] < len(logs)]
+    cuts, bounds = [begin + place for place in inner], [0, *inner, len(logs)]
+    for a, b in zip(bounds, bounds[1:]):
+        cuts += cuts_of(logs[a:b], begin + a)
+    return sorted(cuts)
+
+
+def ends(values: numpy.ndarray) -> tuple:
+    return tuple(numpy.quantile(values, ((1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2), method="nearest"))
 
 
 def step_of(series: Series, begin: int, at: int, end: int) -> Step:
     """The step between two neighbouring levels of a series, with intervals by a bootstrap of the runs on each side."""
-    logs, source, sizes, places = [math.log(value) for value in series.values], random.Random(at), [], []
+    logs, source = numpy.log(series.values), numpy.random.default_rng(at)
     before, after = logs[begin:at], logs[at:end]
-    for _ in range(DRAWS):
-        drawn = source.choices(before, k=len(before)), source.choices(after, k=len(after))
-        sizes.append(mean(drawn[1]) - mean(drawn[0]))
-        places.append(begin + best_split(drawn[0] + drawn[1])[1])
-    return Step(series, at, *map(math.exp, (mean(after) - mean(before), *ends(sizes))), *ends(places))
+    drawn = [source.choice(side, (DRAWS, len(side))) for side in (before, after)]
+    low, high = ends(drawn[1].mean(axis=1) - drawn[0].mean(axis=1))
+    both = numpy.concatenate(drawn, axis=1)
+    sums, k, n = (both - both.mean(axis=1, keepdims=True)).cumsum(axis=1), numpy.arange(LEAST, end - begin - LEAST + 1), end - begin
+    first, last = ends(begin + k[(sums[:, k - 1] ** 2 / (k * (n - k))).argmax(axis=1)])
+    ratio, low, high = (float(numpy.exp(x)) for x in (after.mean() - before.mean(), low, high))
+    return Step(dataclasses.replace(series, runs=series.runs[begin:end]), at, ratio, low, high, int(first), int(last))
 
 
 def steps_of(series: Series) -> list:
-    """The steps of a series that exceed its margin with all of their interval, in their order."""
-    cuts = [0, *cuts_of([math.log(value) for value in series.values]), len(series.values)]
-    least = 1 + max(series.margin, LEAST_SHARE)
-    steps = [step_of(series, *places) for places in zip(cuts, cuts[1:], cuts[2:])]
-    return [step for step in steps if step.low > least or step.high < 1 / least]
+    """The steps of a series that exceed its margin with all of their interval, in their order. Of levels that differ by less
+    the nearest two become one, so that a slow climb is told, too."""
+    skipped = max(0, len(series.values) - MOST)
+    cuts = cuts_of(numpy.log(series.values[skipped:]), skipped)
+    while cuts:
+        bounds = [skipped, *cuts, len(series.values)]
+        steps = [step_of(series, *places) for places in zip(bounds, bounds[1:], bounds[2:])]
+        weak = [step for step in steps if not step.counts]
+        if not weak:
+            return [dataclasses.replace(step, series=series) for step in steps]
+        cuts.remove(min(weak, key=lambda step: abs(numpy.log(step.ratio))).at)
+    return []
 
 
 def control_of(row: dict, rows: list) -> tuple:
@@ -133,10 +167,9 @@ def series_of(rows: list) -> list:
             for of, engine, value in (("kernel", row["engine"], time / ms), ("card", control, ms)) if ms else \
                     (("either", row["engine"], time),):
                 key = row["card"], case, engine, of, control
-                one = made.setdefault(key, Series(*key, 0.0, [], []))
+                one = made.setdefault(key, Series(*key, [], []))
                 if one.runs and one.runs[-1]["run"] == run:  # the control of another engine, too
                     continue
-                one.margin = max(one.margin, row.get("margin") or 0.0)
                 one.runs.append(row)
                 one.values.append(value)
     # A baseline's own series says the same as the control that it is.
@@ -152,10 +185,10 @@ def sentence(step: Step) -> str:
     control = "the ceiling" if series.control == "ceiling" else series.control
     blame = {"kernel": f"the kernel, over {control}", "card": "the card or what runs on it, not a kernel",
              "either": "the kernel or the card: the runs have no control"}[series.of]
-    text = (f"{series.case}, {series.engine.rsplit('/', 1)[-1]}: {100 * abs(step.ratio - 1):.1f} % {'slower' if slower else 'quicker'} "
+    text = (f"{series.case}, {short(series.engine)}: {100 * abs(step.ratio - 1):.1f} % {'slower' if slower else 'quicker'} "
             f"[{shares[0]:.1f}, {shares[1]:.1f}] from {run['started'][:16]} ({run['label']}) on")
     if step.first != step.last:
-        text += f", or from {series.runs[step.first]['started'][:16]} to {series.runs[step.last]['started'][:16]}"
+        text += f", or from one of {series.runs[step.first]['started'][:16]} to {series.runs[step.last]['started'][:16]}"
     return f"{text}: {blame}"
 
 
@@ -167,3 +200,9 @@ def found_in(rows: list) -> list:
 def sentences(found: list, card: str, case: str = "") -> list:
     """A sentence for each step on a card, of one case or of all."""
     return [sentence(step) for series, steps in found for step in steps if series.card == card and case in ("", series.case)]
+
+
+def none_found(found: list, card: str) -> str:
+    """What is said of a card without steps."""
+    runs = max((len(series.values) for series, _ in found if series.card == card), default=0)
+    return "no step is told from noise" if runs >= ENOUGH else f"too few runs to tell a step from noise: {runs}, about {ENOUGH} are needed"

@@ -81,7 +81,7 @@ def cells_of(row: dict) -> list:
     interval = "" if low is None or high is None else f" [{digits(low)}, {digits(high)}]"
     share = "-" if row["share"] is None else f"{100 * row['share']:.1f} %"
     processes = "-" if row["processes"] is None else f"{row['processes']:.0f}"
-    return [row["case_name"], row["engine"].rsplit("/", 1)[-1], row["started"], row["label"],
+    return [row["case_name"], drift.short(row["engine"]), row["started"], row["label"],
             digits(row["ms_per_tok_mean"]) + interval, digits(row["tok_per_s"]), share, processes, row["verdict"]]
 
 
@@ -90,10 +90,12 @@ RIGHT = (4, 5, 6, 7)
 
 
 def show(rows: list, found: list) -> None:
-    cards = dict.fromkeys(row["card"] for row in rows)
-    for card in cards:
-        print(f"## {card}\n\n" + text_tables.markdown(HEADINGS, [cells_of(row) for row in rows if row["card"] == card], RIGHT))
-        print("".join(f"\n- {text}" for text in drift.sentences(found, card)))
+    blocks = []
+    for card in dict.fromkeys(row["card"] for row in rows):
+        table = text_tables.markdown(HEADINGS, [cells_of(row) for row in rows if row["card"] == card], RIGHT)
+        steps = drift.sentences(found, card) or [drift.none_found(found, card)]
+        blocks += [f"## {card}", table, "\n".join(f"- {text}" for text in steps)]
+    print("\n\n".join(blocks))
 
 
 def main() -> int:

@@ -1,6 +1,7 @@
 """Draws a history, run after run: ms/token of every engine of a case, and how far the times have gone from the first runs,
 with the steps that drift.py finds. Pictures for each card and case, and history.html, a page with all of them."""
 
+import collections
 import pathlib
 import sys
 
@@ -15,10 +16,6 @@ PAGE = "history.html"
 MOST_WIDTH = 800  # pixels of a picture's panel
 
 
-def short(engine: str) -> str:
-    return engine.rsplit("/", 1)[-1]
-
-
 def figures_of(rows: list) -> dict:
     """(card, case) -> rows with a time, in the order of the runs."""
     figures = {}
@@ -31,8 +28,8 @@ def figures_of(rows: list) -> dict:
 def runs_of(rows: list) -> dict:
     """run -> its text on the axis, in the order of the runs."""
     names = {row["run"]: f"{row['label']}\n{row['started'][:16]}" for row in rows}
-    # Two runs of one label may have begun in one minute.
-    return {run: name if list(names.values()).count(name) == 1 else f"{name} #{run}" for run, name in names.items()}
+    counts = collections.Counter(names.values())  # two runs of one label may have begun in one minute
+    return {run: name if counts[name] == 1 else f"{name} #{run}" for run, name in names.items()}
 
 
 def times(palette: charts.Palette, rows: list) -> tuple:
@@ -41,7 +38,7 @@ def times(palette: charts.Palette, rows: list) -> tuple:
     for row in rows:
         ms, ends = row["ms_per_tok_mean"], (row["ms_per_tok_ci_low"], row["ms_per_tok_ci_high"])
         low, high = ends if None not in ends else (ms, ms)
-        points.append({"engine": short(row["engine"]), "kind": "engine", "x": names[row["run"]], "value": ms, "low": low,
+        points.append({"engine": drift.short(row["engine"]), "kind": "engine", "x": names[row["run"]], "value": ms, "low": low,
                        "high": high, "text": charts.with_interval(ms, *ends)})
     scale = charts.value_scale(points)
     log = ", log scale" if scale["type"] == "log" else ""
@@ -54,15 +51,16 @@ def away(palette: charts.Palette, rows: list, found: list) -> tuple:
     around the mean between two steps."""
     points, bands, at, names = [], [], [], runs_of(rows)
     for one, steps in found:
+        margin = 100 * drift.margin_of(one.runs)
         at += [{"x": names[one.runs[step.at]["run"]]} for step in steps]
         cuts = [0, *(step.at for step in steps), len(one.values)]
         level = [drift.geometric_mean(one.values[a:b]) for a, b in zip(cuts, cuts[1:])]
-        engine = charts.CEILING if one.of == "card" and one.control == "ceiling" else short(one.engine)
+        engine = charts.CEILING if one.of == "card" and one.control == "ceiling" else drift.short(one.engine)
         kind = "ceiling" if one.of == "card" else "engine"
         for part, (begin, end) in enumerate(zip(cuts, cuts[1:])):
             for run, value in zip(one.runs[begin:end], one.values[begin:end]):
                 percent, middle = (100 * (v / level[0] - 1) for v in (value, level[part]))
-                x, reach = names[run["run"]], 100 * one.margin * level[part] / level[0]
+                x, reach = names[run["run"]], margin * level[part] / level[0]
                 points.append({"engine": engine, "kind": kind, "x": x, "value": percent, "low": percent, "high": percent,
                                "text": f"{percent:+.2f} %"})
                 bands.append({"engine": engine, "part": f"{kind} {part}", "x": x, "low": middle - reach, "high": middle + reach})
@@ -80,11 +78,10 @@ def away(palette: charts.Palette, rows: list, found: list) -> tuple:
 
 def add_engines(palette: charts.Palette, rows: list) -> None:
     for row in rows:
-        palette.add(short(row["engine"]), row["resolved_name"], row["engine"])
+        palette.add(drift.short(row["engine"]), row["resolved_name"], row["engine"])
 
 
 def panels_of(palette: charts.Palette, card: str, case: str, rows: list, found: list) -> list:
-    add_engines(palette, rows)
     drawn = {}  # one series for each line: an engine may have had another control for a while
     for one, steps in found:
         line = one.engine, one.of == "card"
@@ -108,13 +105,14 @@ def write_page(figures: dict, found: list, out: pathlib.Path) -> int:
     """Writes the page of all cards, and says on stderr why it cannot. Returns the exit status."""
     page, cards = page_tables.Page(), {}
     for (card, case), rows in figures.items():
+        add_engines(page.palette, rows)
         made = [page.chart(f"{case}: {title[0].lower()}{title[1:]}", note, spec, wide=True)
                 for title, note, spec in panels_of(page.palette, card, case, rows, found)]
         cards.setdefault(card, []).extend(made)
-    said = {card: drift.sentences(found, card) for card in cards}
+    said = {card: (drift.sentences(found, card), drift.none_found(found, card)) for card in cards}
     try:
         text = report_page.render(report_page.template("history.html.j2"), page, report_page.scripts_of_page(), cards=cards,
-                                  steps=said, least=drift.LEAST)
+                                  said=said, least=drift.LEAST)
         whole_file.put(out / PAGE, text)
     except (ImportError, report_page.BadScript, OSError) as error:
         print(f"history: {PAGE} is not written: {error}", file=sys.stderr)

@@ -191,12 +191,11 @@ bool is_short(const CaseJob& job, const ModelShape& shape, const CaseReferences&
   return steps < kFewSteps && steps * static_cast<double>(shape.bytes_per_step(0)) < kFewBytes;
 }
 
-bool is_known(const auto& model, const std::string& name, Forecast& forecast) {
-  if (model.paces.contains(name)) return true;
-  const bool is_new = std::ranges::find(forecast.unknown, name) == forecast.unknown.end();
-  if (is_new) forecast.unknown.push_back(name);
-  const auto failed = model.failed.find(name);
-  if (is_new && failed != model.failed.end()) forecast.refusals.push_back(failed->second);
+bool is_known(const std::map<std::string, StepPace>& paces, const std::string& name,
+              Forecast& forecast) {
+  if (paces.contains(name)) return true;
+  if (std::ranges::find(forecast.unknown, name) == forecast.unknown.end())
+    forecast.unknown.push_back(name);
   return false;
 }
 
@@ -310,11 +309,12 @@ bool Forecaster::learn(const CaseJob& job, const std::string& engine, const Seen
 Forecast Forecaster::forecast(const CaseJob& job) const {
   Forecast result;
   const auto found = models_.find(job.model.name);
-  if (found == models_.end()) {
-    for (const CaseEngine& engine : job.engines) result.unknown.push_back(engine.name);
-    return result;
-  }
+  for (const CaseEngine& engine : job.engines)
+    if (found == models_.end()) result.unknown.push_back(engine.name);
+  if (found == models_.end()) return result;
   const Measured& model = found->second;
+  for (const auto& [name, end] : model.failed)
+    if (has_engine(job, name) || name == kTruthName) result.refusals.push_back(end);
   if (!job.judged) result.judging_s = judging(job, model, result);
   if (job.whole_parity) return result;
   result.timing_s = timing(job, model, result);
@@ -341,7 +341,7 @@ double Forecaster::judging(const CaseJob& job, const Measured& model, Forecast& 
     references.insert(references.begin(), live);
   }
   const auto judge = [&](const std::string& name, bool baseline) {
-    if (!is_known(model, name, forecast)) return 0.0;
+    if (!is_known(model.paces, name, forecast)) return 0.0;
     const StepPace& pace = model.paces.at(name);
     const bool once = name == kHeadFp32Name;
     double judged_s = 0;
@@ -414,7 +414,7 @@ double Forecaster::timing(const CaseJob& job, const Measured& model, Forecast& f
   double seconds = (other ? model.load_s : 0) + ceiling_seconds(job, blocks);
   const int tokens = job.n_prompt > 0 ? kPrefillCheckTokens : job.n_gen;
   for (const CaseEngine& engine : job.engines) {
-    if (!engine.timed() || !is_known(model, engine.name, forecast)) continue;
+    if (!engine.timed() || !is_known(model.paces, engine.name, forecast)) continue;
     const StepPace& pace = model.paces.at(engine.name);
     const double step_s = pace.step_s + deeper_s;
     // A state receipt runs the path once more, with logits that are not judged.

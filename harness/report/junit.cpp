@@ -122,7 +122,7 @@ Suite engine_suite(const CaseReport& c, const EngineReport& e) {
   }
   if (e.receipts_checked > 0 && !(e.parity && find_check(*e.parity, Check::kReceipts)))
     suite.cases.push_back(receipts_case(e));
-  TestCase verdict = junit_verdict("verdict", e.verdict, e.reasons);
+  TestCase verdict = junit_verdict(kVerdictCase, e.verdict, e.reasons);
   verdict.file = engine_file(e.name);
   if (verdict.outcome == Outcome::kFailure && e.parity) {
     for (const std::string& line : {where_text(*e.parity), e.parity->diagnosis.text}) {
@@ -136,7 +136,7 @@ Suite engine_suite(const CaseReport& c, const EngineReport& e) {
 Suite verdict_suite(const std::string& name, Verdict v, const std::vector<std::string>& reasons) {
   Suite suite;
   suite.name = name;
-  suite.cases.push_back(junit_verdict("verdict", v, reasons));
+  suite.cases.push_back(junit_verdict(kVerdictCase, v, reasons));
   return suite;
 }
 
@@ -223,7 +223,7 @@ JunitCase junit_verdict(const std::string& name, Verdict v,
   test.name = name;
   test.outcome = outcome_of(v);
   test.type = verdict_name(v);
-  test.is_verdict = true;
+  test.verdict = v;
   if (test.outcome == Outcome::kPassed) return test;
   test.message = test.type;
   if (!reasons.empty()) test.message += ": " + reasons.front();
@@ -232,7 +232,8 @@ JunitCase junit_verdict(const std::string& name, Verdict v,
 }
 
 std::string engine_file(const std::string& engine) {
-  return engine.ends_with(".py") || engine.ends_with(".so") ? engine : "";
+  if (!engine.ends_with(".py") && !engine.ends_with(".so")) return "";
+  return engine.starts_with("./") ? engine.substr(2) : engine;
 }
 
 // A failure of a whole case (a model that cannot be loaded) or of the whole run (Ctrl-C) is the

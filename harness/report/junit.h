@@ -2,6 +2,7 @@
 // prompt and each check of its parity, and one for its verdict.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,10 +16,10 @@ enum class JunitOutcome { kPassed, kFailure, kError, kSkipped };
 struct JunitCase {
   std::string name;
   JunitOutcome outcome = JunitOutcome::kPassed;
-  std::string type;     // of a failure or an error
-  std::string message;  // one line
-  std::string detail;   // more lines, or nothing
-  bool is_verdict = false;
+  std::string type;                // of a failure or an error
+  std::string message;             // one line
+  std::string detail;              // more lines, or nothing
+  std::optional<Verdict> verdict;  // of a case that says one
   std::string file;  // of the engine that a verdict is about; empty: the engine is no file
 };
 
@@ -31,6 +32,8 @@ struct JunitSuite {
   int count(JunitOutcome outcome) const;
 };
 
+// The name of the test case in which a suite's verdict stands.
+inline constexpr char kVerdictCase[] = "verdict";
 // The test case of a verdict, with its first reason as the message and all as the detail.
 JunitCase junit_verdict(const std::string& name, Verdict v,
                         const std::vector<std::string>& reasons);
@@ -41,7 +44,7 @@ std::string render_suites(const std::vector<JunitSuite>& suites);
 // most control characters, nor for bytes that are not UTF-8, so they become escapes like \x07.
 std::string xml_escape(const std::string& text);
 
-// The file of an engine as asked for: a path that ends in .py or .so; else empty.
+// The file of an engine as asked for, without ./: a path that ends in .py or .so; else empty.
 std::string engine_file(const std::string& engine);
 
 // The suites of render_junit().

@@ -5,6 +5,8 @@
 #include <array>
 #include <map>
 #include <numeric>
+#include <optional>
+#include <set>
 
 #include "harness/report/junit.h"
 #include "harness/report/render.h"
@@ -44,14 +46,21 @@ std::string escaped(const std::string& text, const std::map<char, std::string_vi
   return out;
 }
 
+// What a report was measured on, to tell two cards of one kind apart.
+std::string card_of(const Report& report) {
+  const std::string uuid = json_text(report.environment, {"gpu", "uuid"});
+  return json_text(report.environment, {"device"}) + (uuid.empty() ? "" : " " + uuid);
+}
+
 std::string labels_of(const Report& report, const CaseReport& c, const EngineReport& e) {
-  const std::array<std::pair<const char*, std::string>, 6> labels = {
+  const std::array<std::pair<const char*, std::string>, 7> labels = {
       {{"case", c.name},
        {"model", c.model},
        {"depth", std::to_string(c.depth)},
        {"engine", e.name},
        {"role", e.role},
-       {"device", json_text(report.environment, {"device"})}}};
+       {"device", json_text(report.environment, {"device"})},
+       {"uuid", json_text(report.environment, {"gpu", "uuid"})}}};
   std::string text;
   for (const auto& [name, value] : labels) {
     text += fmt::format("{}{}=\"{}\"", text.empty() ? "" : ",", name,
@@ -63,22 +72,25 @@ std::string labels_of(const Report& report, const CaseReport& c, const EngineRep
 // The values of a metric by their labels, in the order in which the labels first came.
 class Series {
  public:
-  void set(const std::string& labels, double value) {
-    const auto found = std::ranges::find(values_, labels, &std::pair<std::string, double>::first);
+  void set(const std::string& labels, std::optional<double> value) {
+    const auto found = std::ranges::find(values_, labels, &Labelled::first);
     if (found != values_.end())
       found->second = value;
     else
       values_.emplace_back(labels, value);
   }
+  // Empty where no labels have a value.
   std::string text(std::string_view name, std::string_view help) const {
-    std::string text = fmt::format("# TYPE {0} gauge\n# HELP {0} {1}\n", name, help);
+    std::string lines;
     for (const auto& [labels, value] : values_)
-      text += fmt::format("{}{{{}}} {}\n", name, labels, value);
-    return values_.empty() ? "" : text;
+      if (value) lines += fmt::format("{}{{{}}} {}\n", name, labels, *value);
+    return lines.empty() ? ""
+                         : fmt::format("# TYPE {0} gauge\n# HELP {0} {1}\n{2}", name, help, lines);
   }
 
  private:
-  std::vector<std::pair<std::string, double>> values_;
+  using Labelled = std::pair<std::string, std::optional<double>>;
+  std::vector<Labelled> values_;
 };
 
 // Calls take(report, case, engine, row) for each engine, with its flat row as an object.
@@ -98,12 +110,12 @@ void for_each_row(std::span<const Report> reports, const Take& take) {
   }
 }
 
-json benchmark_of(const CaseReport& c, const EngineReport& e, const json& row) {
+json benchmark_of(const std::string& name, const EngineReport& e, const json& row) {
   const int64_t tokens =
       std::accumulate(e.samples.begin(), e.samples.end(), int64_t{0},
                       [](int64_t sum, const Sample& s) { return sum + (s.valid ? s.tokens : 0); });
-  json one = {{"name", c.name + "/" + e.name},
-              {"run_name", c.name + "/" + e.name},
+  json one = {{"name", name},
+              {"run_name", name},
               {"run_type", "iteration"},
               {"threads", 1},
               {"iterations", tokens},
@@ -111,8 +123,8 @@ json benchmark_of(const CaseReport& c, const EngineReport& e, const json& row) {
               {"cpu_time", 1e6 * e.ms_per_tok->mean},
               {"time_unit", "ns"},
               {"label", verdict_name(e.verdict)}};
-  for (const auto& [name, value] : row.items())
-    if (value.is_number()) one[name] = value;
+  for (const auto& [counter, value] : row.items())
+    if (value.is_number()) one[counter] = value;
   return one;
 }
 
@@ -121,19 +133,24 @@ json benchmark_of(const CaseReport& c, const EngineReport& e, const json& row) {
 std::string render_benchmark(std::span<const Report> reports) {
   json all = json::array(), untimed = json::array();
   std::map<std::string, int> seen;
-  for_each_row(
-      reports, [&](const Report&, const CaseReport& c, const EngineReport& e, const json& row) {
-        if (e.ms_per_tok) {
-          json one = benchmark_of(c, e, row);
-          one["repetition_index"] = seen[one["name"]]++;
-          all.push_back(std::move(one));
-        } else if (e.timed) {
-          untimed.push_back(fmt::format("{}/{}: {}", c.name, e.name, verdict_name(e.verdict)));
-        }
-      });
+  std::set<std::string> cards;
+  for (const Report& report : reports) cards.insert(card_of(report));
+  for_each_row(reports, [&](const Report& report, const CaseReport& c, const EngineReport& e,
+                            const json& row) {
+    const std::string name =
+        c.name + "/" + e.name + (cards.size() > 1 ? "/" + card_of(report) : "");
+    if (e.ms_per_tok) {
+      json one = benchmark_of(name, e, row);
+      one["repetition_index"] = seen[name]++;
+      all.push_back(std::move(one));
+    } else if (e.timed) {
+      untimed.push_back(fmt::format("{}: {}", name, verdict_name(e.verdict)));
+    }
+  });
   for (json& one : all) one["repetitions"] = seen[one["name"]];
   json context = {{"json_schema_version", 1},
                   {"executable", "mkbench"},
+                  {"caches", json::array()},  // readers want the list
                   {"cpu_time", "the same as real_time: the processor's time is not measured"},
                   {"times_withheld", untimed}};
   if (!reports.empty()) {
@@ -154,7 +171,10 @@ std::string render_openmetrics(std::span<const Report> reports) {
     passed.set(labels, times_allowed(e.verdict) ? 1 : 0);
     for (size_t i = 0; i < kMetrics.size(); ++i) {
       const json& value = row.at(std::string(kMetrics[i].column));
-      if (value.is_number()) series[i].set(labels, kMetrics[i].scale * value.get<double>());
+      // A value that a later report withholds is gone.
+      series[i].set(labels, value.is_number()
+                                ? std::optional(kMetrics[i].scale * value.get<double>())
+                                : std::nullopt);
     }
   });
   std::string text =
@@ -171,16 +191,14 @@ std::string render_annotations(const std::vector<JunitSuite>& suites) {
   std::string text;
   for (const JunitSuite& suite : suites) {
     for (const JunitCase& test : suite.cases) {
-      const bool is_doubt = test.outcome == JunitOutcome::kSkipped &&
-                            test.type == verdict_name(Verdict::kInconclusive);
-      if (!test.is_verdict || (test.outcome == JunitOutcome::kPassed) ||
-          (test.outcome == JunitOutcome::kSkipped && !is_doubt))
-        continue;
+      const bool fails =
+          test.outcome == JunitOutcome::kFailure || test.outcome == JunitOutcome::kError;
+      if (!test.verdict || (!fails && test.verdict != Verdict::kInconclusive)) continue;
       text += fmt::format(
-          "::{} {}title={}::{}\n", is_doubt ? "warning" : "error",
+          "::{} {}title={}::{}\n", fails ? "error" : "warning",
           test.file.empty() ? "" : fmt::format("file={},", escaped(test.file, property)),
           escaped(fmt::format("mkbench {}: {}{}", test.type, suite.name,
-                              test.name == "verdict" ? "" : " / " + test.name),
+                              test.name == kVerdictCase ? "" : " / " + test.name),
                   property),
           escaped(test.message + (test.detail.empty() ? "" : "\n" + test.detail), data));
     }

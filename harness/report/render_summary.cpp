@@ -139,7 +139,7 @@ std::string first_lead(const Report& report) {
       if (times_allowed(e.verdict) || !e.parity) continue;
       const Diagnosis& bug = e.parity->diagnosis;
       const std::string& lead = bug.names.empty() ? e.parity->localised : bug.text;
-      if (!lead.empty())
+      if (!lead.empty() && !lead.starts_with("not localised"))
         return fmt::format("{}, {}: {}", one_line(c.model), one_line(e.name), one_line(lead, 600));
     }
   }

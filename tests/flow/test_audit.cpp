@@ -201,6 +201,14 @@ TEST_CASE("an engine that ignores the RoPE frequencies or the history is told so
       CHECK(holds(audit.reasons[0], rope
                                         ? "rope_theta: not read: the answers are the same with 37"
                                         : "history: not read: the answers are the same after two"));
+      if (rope) {  // a theta of its own that is one of those which are tried
+        const double sound = model("tied").config.rope.theta;
+        for (const double own : {37 * sound, sound / 37}) {
+          bench.own_theta = own;
+          CHECK(holds(reason_of(bench.run()), "rope_theta: not read"));
+        }
+        bench.own_theta = 0;
+      }
       // What the truth does not need either is no evidence.
       bench.truth_skips = true;
       const EngineAudit needless = bench.run();
@@ -208,6 +216,33 @@ TEST_CASE("an engine that ignores the RoPE frequencies or the history is told so
       const PartAudit& part = needless.parts[needless.parts.size() - (rope ? 2 : 1)];
       CHECK((part.tried == 0 && part.silent == 1 && part.ignored.empty()));
     }
+  }
+}
+
+TEST_CASE("an engine that refuses another theta has looked at it") {
+  Bench bench;
+  bench.plan.by_tensor = true;
+  bench.plan.tiles = 1;
+  bench.one_theta = true;
+  const EngineAudit audit = bench.run();
+  INFO(reason_of(audit));
+  CHECK(audit.verdict == Verdict::kPass);
+  CHECK(audit.parts[13].tried == 1);
+}
+
+TEST_CASE("the history's prompt is as long as the positions allow") {
+  const int positions = model("tied").config.max_positions;
+  for (const int depth :
+       {positions - 16, positions - 16 - 3}) {  // no row, and two, before the input
+    Bench bench;
+    bench.plan.by_tensor = true;
+    bench.plan.tiles = 1;
+    bench.plan.tensors = {};
+    bench.plan.tile_steps = depth + 15;
+    const EngineAudit audit = bench.run();
+    INFO(depth << " " << reason_of(audit));
+    CHECK(audit.verdict == Verdict::kPass);
+    CHECK(bench.most_context <= positions);
   }
 }
 

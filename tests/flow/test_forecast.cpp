@@ -245,6 +245,15 @@ TEST_CASE("a short run is not measured, nor is an engine that fails or comes fro
   REQUIRE(forecast.refusals.size() == 1);  // judged and timed, said once
   CHECK(forecast.refusals[0].first == Verdict::kCudaError);
   CHECK(holds(forecast.refusals[0].second, "kernel: broken"));
+  CaseJob other = bench.job;
+  std::erase_if(other.engines, [](const CaseEngine& e) { return e.name == "kernel"; });
+  CHECK(forecaster.forecast(other).refusals.empty());
+  bench.scripts["kernel"].before = nullptr;
+  bench.scripts[kTruthName].before = [](int) { throw Error(ErrorKind::kCuda, "no truth"); };
+  Forecaster without(300);
+  without.measure(bench.job, bench.services, false);
+  REQUIRE(without.forecast(bench.job).refusals.size() == 1);
+  CHECK(holds(without.forecast(bench.job).refusals[0].second, "no truth"));
 }
 
 TEST_CASE(

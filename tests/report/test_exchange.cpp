@@ -47,6 +47,8 @@ TEST_CASE("Google Benchmark's JSON has a time for each timed engine, and names t
   r.cases[0].engines.push_back(judge);
   const json text = json::parse(render(r, "benchmark"));
   CHECK(text["context"]["json_schema_version"] == 1);
+  CHECK(text["context"]["caches"] == json::array());
+  CHECK(text["context"]["device"] == "cuda:0 Example GPU");
   CHECK(text["context"]["times_withheld"] ==
         json::array({r.cases[0].name + "/broken: FAIL_TOKEN"}));
   REQUIRE(text["benchmarks"].size() == 1);
@@ -69,6 +71,13 @@ TEST_CASE("times of equal names in several reports are repetitions") {
   CHECK((all[1]["repetitions"] == 2 && all[1]["repetition_index"] == 1));
   CHECK(all[1]["real_time"] == 7.5e5);
   CHECK((all[2]["repetitions"] == 1 && all[2]["repetition_index"] == 0));
+  // Two cards are no repetitions of one another, even of one kind.
+  reports[1].environment["gpu"]["uuid"] = "GPU-2";
+  const json cards = json::parse(render(reports, "benchmark"));
+  for (const json& one : cards["benchmarks"]) CHECK(one["repetitions"] == 1);
+  CHECK(std::string(cards["benchmarks"][1]["name"]).ends_with(" GPU-2"));
+  reports[2].meta["started"] = "later";
+  CHECK(json::parse(render(reports, "benchmark"))["context"]["date"] == "later");
 }
 
 TEST_CASE("OpenMetrics has base units, the last of equal labels, and an end") {
@@ -87,12 +96,61 @@ TEST_CASE("OpenMetrics has base units, the last of equal labels, and an end") {
   CHECK(with("mkbench_token_seconds{")[0].ends_with("} 0.00025"));
   CHECK(with("mkbench_tokens_per_second{")[0].ends_with("} 2000"));
   REQUIRE(with("mkbench_passed{").size() == 1);
+  CHECK_THAT(with("mkbench_passed{")[0], ContainsText(",uuid=\""));
   CHECK(with("mkbench_passed{")[0].ends_with("} 0"));
   CHECK(with("# TYPE mkbench_token_seconds gauge").size() == 1);
   CHECK(with("# TYPE mkbench_speedup_ratio").empty());  // no value, no family
   CHECK(lines.back() == "# EOF");
   CHECK(with("# EOF").size() == 1);
   CHECK(render(std::span<const Report>(), "openmetrics") == "# EOF\n");
+}
+
+TEST_CASE("a time that a later report withholds is gone") {
+  std::vector<Report> reports = {one_engine(), one_engine()};
+  reports[1].cases[0].engines[0].verdict = Verdict::kFailToken;
+  reports[1].cases[0].engines[0].ms_per_tok.reset();
+  const std::string text = render(reports, "openmetrics");
+  CHECK_THAT(text, !ContainsText("mkbench_token_seconds") && ContainsText("mkbench_passed{"));
+}
+
+TEST_CASE("each metric is its column of a row, in its unit") {
+  Report r = one_engine();
+  EngineReport& e = r.cases[0].engines[0];
+  e.ms_per_tok->ci = Interval{0.25, 0.75};
+  e.ttft_ms = {8.0, {}};
+  e.share = {0.5, {}};
+  e.share_ci = Interval{0.4375, 0.5625};
+  e.receipts_wrong = 3;
+  e.verdict = Verdict::kPassLive;
+  ComparisonReport ratio;
+  ratio.baseline = "b", ratio.candidate = e.name, ratio.speedup = {4.0, {}};
+  ratio.ci = Interval{3.5, 4.5};
+  r.cases[0].comparisons = {ratio};
+  EngineReport baseline = e;
+  baseline.name = "b", baseline.role = "baseline";
+  r.cases[0].engines.push_back(baseline);
+  const auto lines = lines_of(render(r, "openmetrics"));
+  for (const auto& [name, value] : {std::pair{"passed", "1"},
+                                    {"token_seconds", "0.0005"},
+                                    {"token_low_seconds", "0.00025"},
+                                    {"token_high_seconds", "0.00075"},
+                                    {"tokens_per_second", "2000"},
+                                    {"first_token_seconds", "0.008"},
+                                    {"speedup_ratio", "4"},
+                                    {"speedup_low_ratio", "3.5"},
+                                    {"speedup_high_ratio", "4.5"},
+                                    {"ceiling_ratio", "0.5"},
+                                    {"ceiling_low_ratio", "0.4375"},
+                                    {"ceiling_high_ratio", "0.5625"},
+                                    {"wrong_tokens", "3"}}) {
+    INFO(name);
+    const auto found = std::find_if(lines.begin(), lines.end(), [&](const std::string& line) {
+      return line.starts_with(std::string("mkbench_") + name + "{") &&
+             line.find("engine=\"" + e.name + "\"") != std::string::npos;
+    });
+    REQUIRE(found != lines.end());
+    CHECK(found->ends_with(std::string("} ") + value));
+  }
 }
 
 TEST_CASE("labels of OpenMetrics escape what ends them") {
@@ -106,17 +164,18 @@ TEST_CASE("an annotation stands for each verdict that fails, and names the engin
   CHECK(render(r, "annotations").empty());
   EngineReport& e = r.cases[0].engines[0];
   for (const auto& [name, file] : {std::pair{"my,engine.so", "file=my%2Cengine.so,"},
-                                   {"a/engine.py", "file=a/engine.py,"},
+                                   {"./a/engine.py", "file=a/engine.py,"},
+                                   {"c:engine.so", "file=c%3Aengine.so,"},
                                    {"host-twin", ""}}) {
     e.name = e.resolved_name = name;
     e.verdict = Verdict::kFailToken;
-    e.reasons = {"50% of\nposition 3: found 5", "more"};
+    e.reasons = {"50% of\r\nposition 3: found 5", "more"};
     r.cases[0].verdict = r.verdict = Verdict::kFailToken;
     const auto lines = lines_of(render(r, "annotations"));
     REQUIRE(lines.size() == 1);  // one for the verdict, none for its prompts and checks
     CHECK(lines[0].starts_with(std::string("::error ") + file + "title=mkbench FAIL_TOKEN%3A " +
                                r.cases[0].name + " / "));
-    CHECK_THAT(lines[0], ContainsText("::FAIL_TOKEN: 50%25 of%0Aposition 3: found 5%0A"));
+    CHECK_THAT(lines[0], ContainsText("::FAIL_TOKEN: 50%25 of%0D%0Aposition 3: found 5%0A"));
   }
   e.verdict = r.cases[0].verdict = r.verdict = Verdict::kHang;  // could not be judged
   CHECK(render(r, "annotations").starts_with("::error title=mkbench HANG%3A "));

@@ -46,6 +46,8 @@ TEST_CASE(
   parity.diagnosis.text = "no known bug fits";
   parity.localised = "first wrong in layer 3, attention";
   CHECK(first_lead(r) == r.cases[0].model + ", megakernel: first wrong in layer 3, attention");
+  parity.localised = "not localised: no step of a prompt is wrong";
+  CHECK(first_lead(r).empty());
   parity.localised.clear();
   CHECK_THAT(screen(r), ContainsText("3 wrong\nbug: no known bug fits\nfact: right with 1 KV row\n"
                                      "again: mkbench parity"));

@@ -80,7 +80,7 @@ class History(CliTest):
         self.assertIn("FAIL_", twins[2])
         drawn = sorted(path.suffix for path in (self.folder / "drawn").iterdir())
         self.assertEqual(drawn, [".html", ".png", ".svg"])
-        self.assertIn("no step is told from noise", (self.folder / "drawn" / "history.html").read_text())
+        self.assertTrue("too few runs to tell a step from noise: 2, " in (self.folder / "drawn" / "history.html").read_text())
 
     def test_what_is_not_added(self):
         done = self.bench("--reference", self.short_reference(), env_more=self.env)
@@ -221,7 +221,7 @@ class Drift(unittest.TestCase):
                 (of, step), = self.steps(seed=seed, kernel=kernel)
                 self.assertEqual(of, "kernel")
                 self.assertLessEqual(abs(step.at - 30), 3)
-                self.assertTrue(step.first <= step.at <= step.last, step)
+                self.assertTrue(step.first <= step.at <= step.last <= step.first + 8, step)
                 self.assertTrue(step.low < step.ratio < step.high and abs(step.ratio - 1 - kernel) < 0.008, step)
 
     def test_card_or_kernel(self):
@@ -234,28 +234,55 @@ class Drift(unittest.TestCase):
         (of, step), = self.steps(card=0.03, control="none")  # by the engine alone nobody can tell
         self.assertEqual((of, step.series.control), ("either", ""))
 
+    def levels(self, values, noise=0.003, margin=0.01, seed=2):
+        """A series of these levels; margin: of each run, or a function of its number."""
+        source = random.Random(seed)
+        runs = [{"margin": margin(i) if callable(margin) else margin} for i in range(len(values))]
+        return drift.Series("H", "s", "ring", "either", "", runs, [x * math.exp(source.gauss(0, noise)) for x in values])
+
+    def found(self, *args, **more):
+        return [(step.at, round(100 * (step.ratio - 1))) for step in drift.steps_of(self.levels(*args, **more))]
+
     def test_what_is_too_little(self):
-        for at in (5, 19):  # five runs on one side, nineteen on the other
-            self.assertEqual([step.at for _, step in self.steps(runs=24, at=at, kernel=0.3)], [at])
-        self.assertEqual(self.steps(runs=9, at=5, kernel=0.3), [])
-        self.assertEqual(self.steps(kernel=0.02, margin=0.03), [])
-        self.assertEqual(len(self.steps(kernel=0.05, margin=0.03)), 1)
-        self.assertEqual(self.steps(kernel=0.002, margin=None, seed=3), [])
+        for runs in (12, 24):
+            for at in (5, runs - 5):
+                self.assertEqual(self.found([1] * at + [1.3] * (runs - at), noise=0.0005), [(at, 30)])
+        self.assertEqual(self.found([1] * 5 + [1.3] * 5), [])  # one order in 126 is as clear
+        self.assertEqual(self.found([1] * 4 + [1.3] * 4), [])
+        self.assertEqual(self.found([1] * 30 + [1.3] * 4)[1:], [])  # four runs are no level
+        self.assertEqual(self.found([1] * 30 + [1.003] * 30, noise=0.0005, margin=None), [])  # clear, and below half a per cent
+        self.assertEqual(self.found([1] * 30 + [1.01] * 30, noise=0.0005, margin=None), [(30, 1)])
         self.assertEqual(drift.found_in([row | {"ms_per_tok_mean": None} for row in self.rows()]), [])
 
-    def test_several_steps_come_in_their_order(self):
-        rows = self.rows(kernel=0.04, at=20)
-        for row in rows[40:]:
-            row["ms_per_tok_mean"] *= 0.9
-            row["share"] /= 0.9
-        found = [step for _, steps in drift.found_in(reversed(rows)) for step in steps]  # rows come in any order
-        self.assertEqual([round(100 * (step.ratio - 1)) for step in found], [4, -10])
+    def test_the_margin_is_that_of_most_runs(self):
+        step = [1] * 30 + [1.1] * 30
+        self.assertEqual(self.found(step, margin=lambda run: 0.5 if run == 2 else 0.01), [(30, 10)])
+        self.assertEqual(self.found(step, margin=lambda run: 0.01 if run == 2 else 0.5), [])
+
+    def test_a_slowdown_that_was_mended_stays_found(self):
+        whole = [1] * 25 + [1.03] * 10 + [1] * 30
+        for runs, wanted in ((30, 1), (35, 1), (45, 2), (65, 2)):
+            self.assertEqual([size for _, size in self.found(whole[:runs])], [3, -3][:wanted], runs)
+
+    def test_several_steps_and_a_slow_climb(self):
+        self.assertEqual(self.found([1] * 20 + [1.04] * 20 + [0.94] * 20), [(20, 4), (40, -10)])
+        climb = drift.steps_of(self.levels([1 + 0.04 * i / 59 for i in range(60)]))
+        self.assertTrue(climb and all(step.ratio > 1 for step in climb), climb)
+        self.assertEqual(self.found([1] * 400 + [1.05] * 100), [(400, 5)])
+        self.assertEqual(self.found([1] * 100 + [1.05] * 300), [])  # it is older than the runs that are looked at
+
+    def test_engines_of_one_run_share_their_control(self):
+        rows = [one for row in self.rows(card=0.03, control="eager") for one in
+                ([row] if row["engine"] == "eager" else [row, row | {"engine": "b/plain.so"}])]
+        series = drift.series_of(reversed(rows))  # rows come in any order
+        self.assertEqual(sorted((s.of, s.engine, len(s.values)) for s in series),
+                         [("card", "eager", 60), ("kernel", "a/ring.so", 60), ("kernel", "b/plain.so", 60)])
 
     def test_it_is_said_and_drawn(self):
         rows = self.rows(kernel=0.02)
         found = drift.found_in(rows)
         said, = drift.sentences(found, "H")
-        self.assertRegex(said, r"^s, ring\.so: 2\.\d % slower \[1\.\d, 2\.\d\] from 2026-09-1[56]T\d\d:00 \(c\d\d\) on.*: the kernel, over the ceiling$")
+        self.assertRegex(said, r"^s, ring\.so: 2\.\d % slower \[1\.\d, 2\.\d\] from 2026-09-1[56]T\d\d:00 \(c\d\d\) on, or from one of .* to 2026-09-1[67]T\d\d:00: the kernel, over the ceiling$")
         self.assertEqual((drift.sentences(found, "I"), drift.sentences(found, "H", "t")), ([], []))
         quicker, = drift.sentences(drift.found_in(self.rows(card=-0.03)), "H")
         self.assertIn("s, ceiling: ", quicker)
@@ -271,8 +298,10 @@ class Drift(unittest.TestCase):
             figures = plot_history.figures_of(rows)
             self.assertEqual(plot_history.write_page(figures, found, pathlib.Path(folder)), 0)
             page = (pathlib.Path(folder) / plot_history.PAGE).read_text()
-        self.assertIn(said, page)
-        self.assertNotIn("no step is told from noise", page)
+        self.assertTrue(said in page and "no step is told from noise" not in page)
+        self.assertEqual(drift.none_found(drift.found_in(self.rows()), "H"), "no step is told from noise")
+        for runs, said in ((11, "too few runs to tell a step from noise: 11, about 12"), (12, "no step is told from noise")):
+            self.assertTrue(drift.none_found(drift.found_in(self.rows(runs=runs)), "H").startswith(said))
 
 
 if __name__ == "__main__":

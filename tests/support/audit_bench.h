@@ -147,6 +147,8 @@ struct Bench {
   bool truth_skips = false;   // the truth leaves out what the engine leaves out
   bool keeps_rope = false;    // the engine rotates as the sound model does, whatever its model says
   bool forgets = false;       // its prefill takes the last id alone
+  double own_theta = 0;       // the engine rotates by this theta; 0: by its model's
+  bool one_theta = false;     // the engine opens on the sound model's theta alone
   bool opens_differ = false;  // every opened engine answers differently
   int opened = 0, truths = 0, most_context = 0;
   AuditPlan plan;
@@ -201,6 +203,9 @@ struct Bench {
       const bool skips = skip && (!truth || truth_skips);
       WeightEdit own(skips ? skipping(weights, sound, skip) : weights);
       if (keeps_rope && (!truth || truth_skips)) own.weights().config.rope = sound.config.rope;
+      if (own_theta > 0 && !truth) own.weights().config.rope.theta = own_theta;
+      if (one_theta && !truth && weights.config.rope.theta != sound.config.rope.theta)
+        throw Error(ErrorKind::kBadInput, "another theta");
       auto engine = std::make_unique<OracleEngine>(own.weights(), shows, deterministic);
       engine->forgets = forgets && (!truth || truth_skips);
       if (opens_differ) engine->offset = opened;

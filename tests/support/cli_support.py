@@ -32,7 +32,7 @@ class CliTest(unittest.TestCase):
         self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
         self.out = self.folder / "report"
 
-    def mkbench(self, *args, timeout=300, env=None, binary=BINARY):
+    def mkbench(self, *args, timeout=170, env=None, binary=BINARY):
         """stdout, stderr and exit code of one run, in an empty folder."""
         return subprocess.run(
             [binary, *args], cwd=self.folder, env=environment(**(env or {})), timeout=timeout,

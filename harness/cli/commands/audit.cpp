@@ -77,30 +77,30 @@ nlohmann::json json_of(const std::vector<AuditedCase>& cases, const AuditSetting
           {"exit_code", status}};
 }
 
-// One line for the kinds that are read, and one for those of which nothing can be said.
-void print_kinds(const EngineAudit& audit) {
+// One line for the kinds that are read, and one for those of which too little can be said.
+void print_kinds(const EngineAudit& audit, int tiles) {
   std::vector<std::string> read, silent;
   for (const PartAudit& part : audit.parts) {
-    if (part.tried == 0)
+    if (part.tried < (part.bytes > 0 ? tiles : 1))
       silent.push_back(part.part);
     else if (part.unread.empty() && part.ignored.empty())
       read.push_back(part.part);
   }
   if (!read.empty()) fmt::print("  read: {}\n", fmt::join(read, ", "));
   if (!silent.empty())
-    fmt::print("  not known, no answer needs them here: {}\n", fmt::join(silent, ", "));
+    fmt::print("  not known, too few answers need them: {}\n", fmt::join(silent, ", "));
 }
 
-void print_audit(const CaseJob& job, uint64_t seed, bool by_tensor, const EngineAudit& audit) {
-  fmt::print("{} on {} ({}, seed {}): {}", audit.engine, job.device, case_name(job), seed,
-             verdict_name(audit.verdict));
+void print_audit(const CaseJob& job, const AuditSettings& settings, const EngineAudit& audit) {
+  fmt::print("{} on {} ({}, seed {}): {}", audit.engine, job.device, case_name(job),
+             settings.prompt_seed, verdict_name(audit.verdict));
   if (!audit.method.empty()) fmt::print(" by {}", audit.method);
   if (audit.method == "tiles") fmt::print(", told by {}", audit.shown);
   fmt::print("\n");
   for (const std::string& reason : audit.reasons) fmt::print("  {}\n", reason);
   if (!audit.counters.empty() && (audit.reasons.empty() || audit.reasons.front() != audit.counters))
     fmt::print("  counters: {}\n", audit.counters);
-  if (by_tensor) return print_kinds(audit);
+  if (settings.by_tensor) return print_kinds(audit, settings.tiles);
   for (const PartAudit& part : audit.parts) {
     fmt::print(
         "  {}, {:.3f} MB: {} tiles, {} not read, {} more without effect (silent); at most {:.2g} % "
@@ -136,7 +136,7 @@ AuditedCase audit_case(const CaseJob& job, const AuditSettings& settings, bool i
                  .tiles = settings.tiles,
                  .tensors = settings.tensors,
                  .by_tensor = settings.by_tensor};
-  // With --in-process, a profiler may already be counting this process.
+  // With --in-process, a profiler may already be counting this process. Counters know no tensors.
   plan.counts = job.cuda() && !settings.tiles_only && !settings.by_tensor && !in_process;
   // Called to refuse names that no tensor has.
   parts_with(tile_parts(model_config(job.model), {0}), settings.tensors);
@@ -193,7 +193,7 @@ std::vector<Flag<AuditSettings>> audit_flags() {
            &A::tiles, at_least(1)),
       flag("by-tensor",
            "Try each kind of tensor, the RoPE frequencies and the history, and name those that are "
-           "not read. --tiles counts for each kind [3].",
+           "not read. No bytes are counted, and --tiles counts for each kind [3].",
            &A::by_tensor),
       flag("tensors LIST", "Draw tiles only from tensors whose name contains one of these texts.",
            &A::tensors, parse_word_list),
@@ -227,11 +227,12 @@ int audit_command(const AuditSettings& settings, const Invocation& invocation) {
   fs::path folder;
   if (!settings.out.empty()) folder = make_output_folder(settings.out);
   std::vector<Verdict> verdicts;
-  const std::vector<AuditedCase> cases = audit_cases(
-      plan.jobs, settings, invocation, hosts, [&](const CaseJob& job, const EngineAudit& e) {
-        verdicts.push_back(e.verdict);
-        if (settings.format == "md") print_audit(job, settings.prompt_seed, settings.by_tensor, e);
-      });
+  const std::vector<AuditedCase> cases = audit_cases(plan.jobs, settings, invocation, hosts,
+                                                     [&](const CaseJob& job, const EngineAudit& e) {
+                                                       verdicts.push_back(e.verdict);
+                                                       if (settings.format == "md")
+                                                         print_audit(job, settings, e);
+                                                     });
   const int status = exit_code(worst(verdicts));
   const std::string text = dump_readable(json_of(cases, settings, invocation, status)) + "\n";
   if (settings.format == "json") fmt::print("{}", text);

@@ -84,7 +84,9 @@ struct HistorySettings : CommandSettings {
 
 std::vector<Flag<HistorySettings>> history_flags() {
   using H = HistorySettings;
-  return {flag("plot", "Draw the history, too: history.html and pictures. Needs a Python with vl-convert.", &H::plot),
+  return {flag("plot",
+               "Draw the history, too: history.html and pictures. Needs a Python with vl-convert.",
+               &H::plot),
           flag("label TEXT", "With add: name of the version [its commit].", &H::label),
           flag("out DIR", "Folder of the page and the pictures [mkbench-history].", &H::out)};
 }
