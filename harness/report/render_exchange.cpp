@@ -10,7 +10,6 @@
 
 #include "harness/report/junit.h"
 #include "harness/report/render.h"
-#include "references/base/one_line.h"
 
 namespace mkbench {
 namespace {

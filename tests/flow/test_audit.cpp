@@ -165,23 +165,23 @@ TEST_CASE("kinds of tensors are parts that hold the same bytes") {
 
 TEST_CASE("the kind of tensor that an engine does not read is named, and no other") {
   Bench bench;
+  bench.name = "attentive";
   bench.plan.by_tensor = true;
   bench.plan.tiles = 3;
-  bench.skip = [](const NamedTensor& t, int, int) { return holds(t.name, "k_norm"); };
+  bench.skip = [](const NamedTensor& t, int, int) { return holds(t.name, "down_proj"); };
   const EngineAudit audit = bench.run();
   CHECK(audit.verdict == Verdict::kIntegrity);
   REQUIRE(audit.reasons.size() == 1);
-  CHECK(
-      holds(audit.reasons[0], "self_attn.k_norm.weight: 3 of 3 tiles are not read, the first is"));
-  REQUIRE(audit.parts.size() == 13 + 2);
+  CHECK(holds(audit.reasons[0], "mlp.down_proj.weight: 3 of 3 tiles are not read, the first is"));
+  REQUIRE(audit.parts.size() == 14 + 2);
   for (const PartAudit& part : audit.parts) {
     INFO(part.part);
-    CHECK(part.unread.size() == (part.part == "self_attn.k_norm.weight" ? 3 : 0));
+    CHECK(part.unread.size() == (part.part == "mlp.down_proj.weight" ? 3 : 0));
     CHECK(part.tried == (part.bytes > 0 ? 3 : 1));
     CHECK(part.ignored.empty());
   }
-  CHECK((audit.parts[13].part == "rope_theta" && audit.parts[14].part == "history"));
-  bench.plan.tensors = {"k_norm"};
+  CHECK((audit.parts[14].part == "rope_theta" && audit.parts[15].part == "history"));
+  bench.plan.tensors = {"down_proj"};
   CHECK(bench.run().parts.size() == 1);
 }
 
@@ -189,6 +189,7 @@ TEST_CASE("an engine that ignores the RoPE frequencies or the history is told so
   for (const bool rope : {true, false}) {
     for (const Shows shows : {Shows::kIds, Shows::kChecksum}) {
       Bench bench;
+      bench.name = "attentive";
       bench.plan.by_tensor = true;
       bench.plan.tiles = 1;
       bench.shows = shows;
@@ -202,7 +203,7 @@ TEST_CASE("an engine that ignores the RoPE frequencies or the history is told so
                                         ? "rope_theta: not read: the answers are the same with 37"
                                         : "history: not read: the answers are the same after two"));
       if (rope) {  // a theta of its own that is one of those which are tried
-        const double sound = model("tied").config.rope.theta;
+        const double sound = model("attentive").config.rope.theta;
         for (const double own : {37 * sound, sound / 37}) {
           bench.own_theta = own;
           CHECK(holds(reason_of(bench.run()), "rope_theta: not read"));
@@ -221,20 +222,22 @@ TEST_CASE("an engine that ignores the RoPE frequencies or the history is told so
 
 TEST_CASE("an engine that refuses another theta has looked at it") {
   Bench bench;
+  bench.name = "attentive";
   bench.plan.by_tensor = true;
   bench.plan.tiles = 1;
   bench.one_theta = true;
   const EngineAudit audit = bench.run();
   INFO(reason_of(audit));
   CHECK(audit.verdict == Verdict::kPass);
-  CHECK(audit.parts[13].tried == 1);
+  CHECK((audit.parts[14].part == "rope_theta" && audit.parts[14].tried == 1));
 }
 
 TEST_CASE("the history's prompt is as long as the positions allow") {
-  const int positions = model("tied").config.max_positions;
+  const int positions = model("attentive").config.max_positions;
   for (const int depth :
        {positions - 16, positions - 16 - 3}) {  // no row, and two, before the input
     Bench bench;
+    bench.name = "attentive";
     bench.plan.by_tensor = true;
     bench.plan.tiles = 1;
     bench.plan.tensors = {};

@@ -31,7 +31,8 @@ inline constexpr ModelShape kSmall{.hidden = 128,
                                    .head_dim = 16,
                                    .vocab = 97};
 
-// A random model: "tied" or "untied", or "wandering": tied, and it does not go on with its own input.
+// A random model: "tied" or "untied", or "wandering": tied, and it does not go on with its own input, or
+// "attentive": untied, and attention decides its ids.
 inline const ModelWeights& model(const std::string& name) {
   static const ModelWeights tied = random_model(kSmall, {.tied = true}),
                             untied = random_model(kSmall, {.tied = false});
@@ -40,6 +41,15 @@ inline const ModelWeights& model(const std::string& name) {
     edit.each_value(edit.weights().final_norm, [](float x) { return -x; });
     return edit.weights();
   }();
+  static const ModelWeights attentive = [] {
+    WeightEdit edit(untied);
+    for (LayerWeights& layer : edit.weights().layers) {
+      edit.each_value(layer.o_proj, [](float x) { return 16 * x; });
+      edit.each_value(layer.q_norm, [](float x) { return 4 * x; });
+    }
+    return edit.weights();
+  }();
+  if (name == "attentive") return attentive;
   return name == "tied" ? tied : name == "untied" ? untied : wandering;
 }
 
