@@ -80,6 +80,12 @@ class NotMade(CliTest):
             # Markdown has the warning on top; a program that reads another format would not see one.
             text = self.mkbench("report", str(path), "-o", "md").stdout
             self.assertEqual(text.startswith("> **NOT VERIFIED, do not quote:** "), changed, text[:80])
+            if not changed:  # a file is in UTF-8 whatever the terminal's locale
+                plain, symbols = (self.mkbench("report", str(path), "-o", "md", env={"LC_ALL": locale}).stdout
+                                  for locale in ("C", "C.UTF-8"))
+                self.mkbench("report", str(path), "-o", "md", "--out", str(self.folder / "r.md"), env={"LC_ALL": "C"})
+                self.assertNotEqual(plain, symbols)
+                self.assertEqual((self.folder / "r.md").read_text(), symbols)
             for form in ("json", "jsonl", "csv", "sql", "benchmark", "openmetrics", "annotations"):
                 made = self.mkbench("report", str(path), "-o", form, "--out", str(self.folder / form))
                 self.assertEqual(made.returncode, 8 if changed else 0, made.stderr)
