@@ -123,7 +123,8 @@ def step_of(series: Series, begin: int, at: int, end: int) -> Step:
     drawn = [source.choice(side, (DRAWS, len(side))) for side in (before, after)]
     low, high = ends(drawn[1].mean(axis=1) - drawn[0].mean(axis=1))
     both = numpy.concatenate(drawn, axis=1)
-    sums, k, n = (both - both.mean(axis=1, keepdims=True)).cumsum(axis=1), numpy.arange(LEAST, end - begin - LEAST + 1), end - begin
+    n = end - begin
+    sums, k = (both - both.mean(axis=1, keepdims=True)).cumsum(axis=1), numpy.arange(LEAST, n - LEAST + 1)
     first, last = ends(begin + k[(sums[:, k - 1] ** 2 / (k * (n - k))).argmax(axis=1)])
     ratio, low, high = (float(numpy.exp(x)) for x in (after.mean() - before.mean(), low, high))
     return Step(dataclasses.replace(series, runs=series.runs[begin:end]), at, ratio, low, high, int(first), int(last))
@@ -150,8 +151,7 @@ def control_of(row: dict, rows: list) -> tuple:
         return "ceiling", row["share"] * row["ms_per_tok_mean"]
     if row["role"] != "candidate":
         return "", None
-    return next(((one["engine"], one["ms_per_tok_mean"]) for one in rows if one["role"] == "baseline" and one["ms_per_tok_mean"]),
-                ("", None))
+    return next(((one["engine"], one["ms_per_tok_mean"]) for one in rows if one["role"] == "baseline"), ("", None))
 
 
 def series_of(rows: list) -> list:
@@ -205,4 +205,6 @@ def sentences(found: list, card: str, case: str = "") -> list:
 def none_found(found: list, card: str) -> str:
     """What is said of a card without steps."""
     runs = max((len(series.values) for series, _ in found if series.card == card), default=0)
-    return "no step is told from noise" if runs >= ENOUGH else f"too few runs to tell a step from noise: {runs}, about {ENOUGH} are needed"
+    if runs < ENOUGH:
+        return f"too few runs to tell a step from noise: {runs}, about {ENOUGH} are needed"
+    return "no step is told from noise"

@@ -124,7 +124,8 @@ def depth_axis(xs: list, title: str) -> dict:
 def run_axis(runs: list) -> dict:
     """Runs in their order, each a text of two lines: its label and when it began."""
     return name("x", title="run", sort=runs, scale={"type": "point", "padding": 0.5}, axis={
-        "labelExpr": "split(datum.value, '\\n')", "labelAngle": -30 if len(runs) > 6 else 0, "grid": False, "labelLimit": 160, "labelOverlap": "greedy"})
+        "labelExpr": "split(datum.value, '\\n')", "labelAngle": -30 if len(runs) > 6 else 0, "grid": False, "labelLimit": 160,
+        "labelOverlap": "greedy"})
 
 
 def value_scale(points: list) -> dict:

@@ -63,7 +63,8 @@ def away(palette: charts.Palette, rows: list, found: list) -> tuple:
                 x, reach = names[run["run"]], margin * level[part] / level[0]
                 points.append({"engine": engine, "kind": kind, "x": x, "value": percent, "low": percent, "high": percent,
                                "text": f"{percent:+.2f} %"})
-                bands.append({"engine": engine, "part": f"{kind} {part}", "x": x, "low": middle - reach, "high": middle + reach})
+                bands.append({"engine": engine, "part": f"{kind} {part}", "x": x, "low": middle - reach,
+                              "high": middle + reach})
     axis, scale = charts.run_axis(list(names.values())), {"type": "linear", "zero": True, "nice": True}
     spec = charts.lines(points, palette, axis, "% from the first runs", scale, rule_at=0)
     both = {"x": axis, "color": palette.engine_colour(), "opacity": charts.fade(0.15), "detail": charts.name("part")}
@@ -72,8 +73,8 @@ def away(palette: charts.Palette, rows: list, found: list) -> tuple:
     if at:
         spec["layer"].append({"data": {"values": charts.table(at)}, "encoding": {"x": axis},
                               "mark": {"type": "rule", "stroke": "var(--bad)", "strokeDash": [4, 3]}})
-    return ("Away from the first runs", "engines over their control, dashed the control itself; bands: the calibration's margin; "
-            "upright lines: steps", spec)
+    note = "engines over their control, dashed the control itself; bands: the calibration's margin; upright lines: steps"
+    return "Away from the first runs", note, spec
 
 
 def add_engines(palette: charts.Palette, rows: list) -> None:
@@ -85,7 +86,8 @@ def panels_of(palette: charts.Palette, card: str, case: str, rows: list, found: 
     drawn = {}  # one series for each line: an engine may have had another control for a while
     for one, steps in found:
         line = one.engine, one.of == "card"
-        if (one.card, one.case) == (card, case) and len(one.values) > len(drawn[line][0].values if line in drawn else []):
+        longer = line not in drawn or len(one.values) > len(drawn[line][0].values)
+        if (one.card, one.case) == (card, case) and longer:
             drawn[line] = one, steps
     return [times(palette, rows), away(palette, rows, list(drawn.values()))]
 
@@ -112,7 +114,8 @@ def write_page(figures: dict, found: list, out: pathlib.Path) -> int:
     said = {card: (drift.sentences(found, card), drift.none_found(found, card)) for card in cards}
     try:
         text = report_page.render(report_page.template("history.html.j2"), page, report_page.scripts_of_page(), cards=cards,
-                                  said=said, least=drift.LEAST)
+                                  said=said, least=drift.LEAST,
+                                  has_ceiling=any(series.control == "ceiling" for series, _ in found))
         whole_file.put(out / PAGE, text)
     except (ImportError, report_page.BadScript, OSError) as error:
         print(f"history: {PAGE} is not written: {error}", file=sys.stderr)

@@ -4,7 +4,6 @@
 
 #include "harness/archive/versions.h"
 #include "harness/report/render.h"
-#include "references/base/error.h"
 #include "references/base/json_fields.h"
 #include "references/base/json_strict.h"
 
@@ -68,16 +67,8 @@ nlohmann::json gate_json(const VersionGate& gate) {
 }
 
 VersionGate read_gate(const std::filesystem::path& file) {
-  nlohmann::json found = read_json_strict(file);
-  const std::string id = json_text(found, {"schema", "id"}),
-                    version = json_text(found, {"schema", "version"});
-  if (id != kGateSchemaId || version != kGateSchemaVersion) {
-    throw Error(ErrorKind::kBadInput,
-                fmt::format("{}: schema: found '{} {}', wanted '{} {}'", file.string(), id, version,
-                            kGateSchemaId, kGateSchemaVersion));
-  }
-  found.erase("schema");
-  return json_fields::read_file_as<VersionGate>(found, file.string());
+  return json_fields::read_file_as<VersionGate>(read_json_strict(file), file.string(),
+                                                kGateSchemaId, kGateSchemaVersion);
 }
 
 std::vector<JunitSuite> gate_suites(const VersionGate& gate) {

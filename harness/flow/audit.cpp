@@ -249,7 +249,8 @@ class TileAudit {
                       "the answers are the same with 37 times and a 37th of it");
   }
 
-  // The same last id after two prompts. Ids alone are compared, as the prompts' rows differ anyway.
+  // Decodes after two prompts that end in the same id. Only the ids that are decoded are compared: the
+  // prompts themselves leave different KV rows, whether or not an engine reads them.
   PartAudit try_history() {
     std::vector<int32_t> prompts[2];
     const int length = std::min(kHistory, config_.max_positions - steps() - 1);

@@ -194,8 +194,7 @@ bool is_short(const CaseJob& job, const ModelShape& shape, const CaseReferences&
 bool is_known(const std::map<std::string, StepPace>& paces, const std::string& name,
               Forecast& forecast) {
   if (paces.contains(name)) return true;
-  if (std::ranges::find(forecast.unknown, name) == forecast.unknown.end())
-    forecast.unknown.push_back(name);
+  if (std::ranges::count(forecast.unknown, name) == 0) forecast.unknown.push_back(name);
   return false;
 }
 
@@ -309,9 +308,10 @@ bool Forecaster::learn(const CaseJob& job, const std::string& engine, const Seen
 Forecast Forecaster::forecast(const CaseJob& job) const {
   Forecast result;
   const auto found = models_.find(job.model.name);
-  for (const CaseEngine& engine : job.engines)
-    if (found == models_.end()) result.unknown.push_back(engine.name);
-  if (found == models_.end()) return result;
+  if (found == models_.end()) {
+    for (const CaseEngine& engine : job.engines) result.unknown.push_back(engine.name);
+    return result;
+  }
   const Measured& model = found->second;
   for (const auto& [name, end] : model.failed)
     if (has_engine(job, name) || name == kTruthName) result.refusals.push_back(end);

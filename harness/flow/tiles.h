@@ -49,7 +49,8 @@ std::vector<TilePart> tile_parts(const ModelConfig& config, const std::vector<in
 std::vector<TilePart> parts_with(std::vector<TilePart> parts,
                                  const std::vector<std::string>& names);
 
-// The same tensors, a part for each kind: those of all layers that have one name, "mlp.up_proj.weight".
+// The tensors of `parts`, grouped by kind: the tensors "mlp.up_proj.weight" of all layers become one part
+// of that name.
 std::vector<TilePart> parts_by_kind(const std::vector<TilePart>& parts);
 
 // Draws a tile of the part: the chance of a tile is proportional to its bytes. `random` gives a

@@ -128,6 +128,8 @@ struct FlatRows {
   std::vector<std::vector<nlohmann::json>> rows;
 };
 FlatRows flatten(std::span<const Report> reports);
+// A row with its columns' names.
+nlohmann::json row_object(const FlatRows& flat, size_t row);
 
 std::string render_csv(std::span<const Report> reports);
 std::string render_sql(std::span<const Report> reports);

@@ -97,15 +97,9 @@ template <typename Take>
 void for_each_row(std::span<const Report> reports, const Take& take) {
   for (const Report& report : reports) {
     const FlatRows flat = flatten({&report, 1});
-    auto row = flat.rows.begin();
-    for (const CaseReport& c : report.cases) {
-      for (const EngineReport& e : c.engines) {
-        json object = json::object();
-        for (size_t i = 0; i < row->size(); ++i) object[flat.columns[i].name] = (*row)[i];
-        take(report, c, e, object);
-        ++row;
-      }
-    }
+    size_t row = 0;
+    for (const CaseReport& c : report.cases)
+      for (const EngineReport& e : c.engines) take(report, c, e, row_object(flat, row++));
   }
 }
 

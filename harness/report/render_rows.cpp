@@ -160,6 +160,12 @@ FlatRows flatten(std::span<const Report> reports) {
   return flat;
 }
 
+json row_object(const FlatRows& flat, size_t row) {
+  json object = json::object();
+  for (size_t i = 0; i < flat.columns.size(); ++i) object[flat.columns[i].name] = flat.rows[row][i];
+  return object;
+}
+
 std::string render_csv(std::span<const Report> reports) {
   const FlatRows flat = flatten(reports);
   std::string text;
@@ -192,11 +198,7 @@ std::string render_sql(std::span<const Report> reports) {
 std::string render_jsonl(std::span<const Report> reports) {
   const FlatRows flat = flatten(reports);
   std::string text;
-  for (const auto& row : flat.rows) {
-    json line = json::object();
-    for (size_t i = 0; i < row.size(); ++i) line[flat.columns[i].name] = row[i];
-    text += dump(line) + "\n";
-  }
+  for (size_t row = 0; row < flat.rows.size(); ++row) text += dump(row_object(flat, row)) + "\n";
   return text;
 }
 

@@ -75,15 +75,7 @@ nlohmann::json soak_json(const SoakReport& report) {
 }
 
 SoakReport soak_of_json(const nlohmann::json& j, const std::string& path) {
-  nlohmann::json fields = j;
-  const std::string id = json_text(j, {"schema", "id"}, "nothing");
-  const std::string version = json_text(j, {"schema", "version"}, "nothing");
-  if (id != kSchemaId || version != kSchemaVersion) {
-    throw Error(ErrorKind::kBadInput, fmt::format("{}: schema: found {} {}, wanted {} {}", path, id,
-                                                  version, kSchemaId, kSchemaVersion));
-  }
-  fields.erase("schema");
-  const auto report = json_fields::read_file_as<SoakReport>(fields, path);
+  const auto report = json_fields::read_file_as<SoakReport>(j, path, kSchemaId, kSchemaVersion);
   const bool same = std::equal(
       report.counts.begin(), report.counts.end(), kSoakChecks.begin(), kSoakChecks.end(),
       [](const SoakCount& count, const SoakCheckInfo& info) { return count.check == info.name; });

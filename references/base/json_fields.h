@@ -320,9 +320,14 @@ T read_as(const json& j, const std::string& path) {
   return object;
 }
 
-// read_as() of what a file holds; messages begin with its name.
+// What a file holds besides its member `schema`, whose id and version must be these. Throws
+// Error(kBadInput) that begins with the file's name.
 template <typename T>
-T read_file_as(const json& j, const std::string& file) {
+T read_file_as(json j, const std::string& file, std::string_view id, std::string_view version) {
+  const json found = j.is_object() ? j.value("schema", json()) : json();
+  if (found != json{{"id", id}, {"version", version}})
+    refuse(file + ": schema", shown(found), json{{"id", id}, {"version", version}}.dump());
+  j.erase("schema");
   try {
     return read_as<T>(j, "");
   } catch (const Error& error) {

@@ -52,11 +52,11 @@ class Read(CliTest):
     def test_prometheus_reads_both_of_its_formats_alike(self):
         sys.path.insert(0, str(READERS))
         self.addCleanup(sys.path.remove, str(READERS))
-        from prometheus_client import openmetrics, parser
-        from prometheus_client.openmetrics import parser as _  # noqa: F401
+        from prometheus_client import parser
+        from prometheus_client.openmetrics import parser as openmetrics
 
         text = self.made(H200, "openmetrics").read_text()
-        for read in (openmetrics.parser, parser):
+        for read in (openmetrics, parser):
             families = {family.name: family for family in read.text_string_to_metric_families(text)}
             self.assertEqual({family.type for family in families.values()}, {"gauge"})
             found = {(s.labels["case"], s.labels["engine"]): 1000 * s.value for s in families["mkbench_token_seconds"].samples}
