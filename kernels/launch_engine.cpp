@@ -293,17 +293,16 @@ void LaunchEngine::launch(const std::vector<int32_t>& inputs, int steps, int fir
   if (given > 0)
     MKBENCH_CUDA(cudaMemcpyAsync(vectors_.get(), wanted.in, 2 * given, cudaMemcpyHostToDevice));
   MKBENCH_CUDA(cudaMemsetAsync(outputs_.get(), 0xff, outputs_.bytes()));
-  void* arguments[] = {prepare(request)};
+  void* argument = prepare(request);
   launch_position_ = position_;
   running_ = true;
   start_.record();
-  start_kernel(arguments);
+  launches_ += start(argument);
   stop_.record();
   if (traits_.fault == PlantedFault::kWordsReset) reset_words_within();
   MKBENCH_CUDA(cudaDeviceSynchronize());
   running_ = false;
   const auto host_stop = std::chrono::steady_clock::now();
-  ++launches_;
   check_fault();
   position_ += steps;
   host_ms_ = std::chrono::duration<double, std::milli>(host_stop - host_start).count();
@@ -319,7 +318,8 @@ void LaunchEngine::launch(const std::vector<int32_t>& inputs, int steps, int fir
   }
 }
 
-void LaunchEngine::start_kernel(void** arguments) const {
+int64_t LaunchEngine::start(void* argument) {
+  void* arguments[] = {argument};
   const dim3 grid(static_cast<unsigned>(launch_.blocks));
   const dim3 block(static_cast<unsigned>(launch_.threads));
   const auto shared_bytes = static_cast<size_t>(launch_.shared_bytes);
@@ -330,6 +330,7 @@ void LaunchEngine::start_kernel(void** arguments) const {
     MKBENCH_CUDA(
         cudaLaunchCooperativeKernel(launch_.kernel, grid, block, arguments, shared_bytes, nullptr));
   }
+  return 1;
 }
 
 // PlantedFault::kWordsReset: zeroes words of the exchange once the launch has reached its second step.

@@ -88,6 +88,9 @@ class LaunchEngine : public Engine {
   // Returns the kernel's only argument, valid until the next call, and queues device work that the
   // launch needs first. Called inside the timed interval.
   virtual void* prepare(const Request& request) = 0;
+  // Queues the work of prepare()'s argument on the default stream, and returns the number of launches.
+  // Here one, cooperative unless PlantedFault::kNotResident is planted.
+  virtual int64_t start(void* argument);
   // Computes the KV rows of many ids from position() on, by batched prefill. After each chunk of
   // rows, calls `reached` with the position that follows it. Returns the number of launches.
   virtual int64_t append_rows(std::span<const int32_t> ids,
@@ -183,8 +186,6 @@ class LaunchEngine : public Engine {
   void launch(const std::vector<int32_t>& inputs, int steps, int first_output,
               const VectorSteps& wanted);
   void append(const std::vector<int32_t>& inputs);
-  // Launches the kernel, cooperatively unless PlantedFault::kNotResident is planted.
-  void start_kernel(void** arguments) const;
   void reset_words_within();
   void set_stood(std::optional<Standstill> stood);
   void check_fault();

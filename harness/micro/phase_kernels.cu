@@ -12,30 +12,18 @@ struct FullShape {
 };
 
 template <Phase kPhase>
-__device__ __forceinline__ bool run_once(const plain::LaunchParams& p, plain::Shared<FullShape>& s,
-                                         const plain::GridExchange& x, int layer) {
-  constexpr int kStep = 0;  // passed in every step, so that position and input stay the same
-  if constexpr (kPhase == Phase::kQkv) return phase_qkv<FullShape>(p, s, x, kStep, layer);
-  if constexpr (kPhase == Phase::kAttention)
-    return phase_attention<FullShape>(p, s, x, kStep, layer);
-  if constexpr (kPhase == Phase::kOProj) return phase_o_proj<FullShape>(p, s, x, kStep, layer);
-  if constexpr (kPhase == Phase::kGateUp) return phase_gate_up<FullShape>(p, s, x, kStep, layer);
-  if constexpr (kPhase == Phase::kDown) return phase_down<FullShape>(p, s, x, kStep, layer);
-  if constexpr (kPhase == Phase::kLmHead) return phase_lm_head<FullShape>(p, s, x, kStep);
-}
-
-template <Phase kPhase>
-__global__ void __launch_bounds__(plain::kThreads, 1)
-    run_phase(const __grid_constant__ plain::LaunchParams p) {
+__global__ void __launch_bounds__(plain::kThreads<FullShape>, 1)
+    repeat_phase(const __grid_constant__ plain::LaunchParams p) {
   __shared__ plain::Shared<FullShape> s;
   const plain::GridExchange x{p};
   if (threadIdx.x == 0) s.expected = 0;
+  constexpr int kStep = 0;  // passed in every step, so that position and input stay the same
   const int layers = kPhases[static_cast<int>(kPhase)].per_layer ? p.layer_count : 1;
 #pragma unroll 1
   for (int step = 0; step < p.steps; ++step) {
 #pragma unroll 1
     for (int layer = 0; layer < layers; ++layer) {
-      if (!run_once<kPhase>(p, s, x, layer)) return;
+      if (!plain::run_phase<FullShape>(kPhase, p, s, x, kStep, layer)) return;
     }
   }
 }
@@ -71,17 +59,17 @@ constexpr int kFillBlocks = 1024, kFillThreads = 256;
 const void* phase_kernel(Phase phase) {
   switch (phase) {
     case Phase::kQkv:
-      return reinterpret_cast<const void*>(&run_phase<Phase::kQkv>);
+      return reinterpret_cast<const void*>(&repeat_phase<Phase::kQkv>);
     case Phase::kAttention:
-      return reinterpret_cast<const void*>(&run_phase<Phase::kAttention>);
+      return reinterpret_cast<const void*>(&repeat_phase<Phase::kAttention>);
     case Phase::kOProj:
-      return reinterpret_cast<const void*>(&run_phase<Phase::kOProj>);
+      return reinterpret_cast<const void*>(&repeat_phase<Phase::kOProj>);
     case Phase::kGateUp:
-      return reinterpret_cast<const void*>(&run_phase<Phase::kGateUp>);
+      return reinterpret_cast<const void*>(&repeat_phase<Phase::kGateUp>);
     case Phase::kDown:
-      return reinterpret_cast<const void*>(&run_phase<Phase::kDown>);
+      return reinterpret_cast<const void*>(&repeat_phase<Phase::kDown>);
     case Phase::kLmHead:
-      return reinterpret_cast<const void*>(&run_phase<Phase::kLmHead>);
+      return reinterpret_cast<const void*>(&repeat_phase<Phase::kLmHead>);
     case Phase::kEmbed:
     case Phase::kCount:
       break;

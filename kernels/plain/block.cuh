@@ -8,9 +8,11 @@
 
 namespace mkbench::plain {
 
+// Warps of a block of instance S. 512 threads leave 128 registers each, which hold a phase's weights.
+template <typename S>
 inline constexpr int kWarps = 16;
-// 512 threads leave 128 registers each, which hold a phase's weights.
-inline constexpr int kThreads = kWarps * 32;
+template <typename S>
+inline constexpr int kThreads = 32 * kWarps<S>;
 
 // The maximum of an empty set of attention scores: finite, so that differences of maxima stay
 // finite.
@@ -45,7 +47,7 @@ struct Dims {
   static_assert(kHeadDim == 64 || kHeadDim == 128,
                 "a warp holds whole KV rows, and a head at most");
   static_assert(kHidden % 8 == 0 && kIntermediate % 8 == 0, "rows are read 16 bytes at a time");
-  static_assert(kHeads % kKvHeads == 0 && kPartHeads + 2 <= kWarps,
+  static_assert(kHeads % kKvHeads == 0 && kPartHeads + 2 <= kWarps<S>,
                 "attention: one warp for each head of q, k, v");
 };
 
@@ -68,8 +70,8 @@ struct TrackCursor<true> {
 template <typename S>
 struct AttentionShared {
   using D = Dims<S>;
-  float4 numerators[kWarps][D::kPartHeads][D::kHeadDim / 4];  // one partial a warp
-  float maxima[kWarps][D::kPartHeads], sums[kWarps][D::kPartHeads];
+  float4 numerators[kWarps<S>][D::kPartHeads][D::kHeadDim / 4];  // one partial a warp
+  float maxima[kWarps<S>][D::kPartHeads], sums[kWarps<S>][D::kPartHeads];
   float4 query[D::kPartHeads][D::kHeadDim / 4];          // after QK-norm, RoPE and scale
   uint4 new_k[D::kHeadDim / 8], new_v[D::kHeadDim / 8];  // the current position's row, bf16
 };
@@ -87,8 +89,8 @@ struct Shared : TrackCursor<kRecords<S>> {
   // Dot products of a tile's rows. Tiles alternate between the two halves, so that warp 0 reads one
   // while the other warps fill the other.
   float row_sums[2][kMostRowSums];
-  float square_sums[kWarps];  // RMSNorm: one sum a warp
-  unsigned long long best[kWarps];
+  float square_sums[kWarps<S>];  // RMSNorm: one sum a warp
+  unsigned long long best[kWarps<S>];
   int token;
   int wait_ok;
   unsigned expected;  // arrivals to wait for, used by thread 0 only (GridExchange)
@@ -153,9 +155,9 @@ __device__ __forceinline__ float block_rms_norm(Thread me, Shared<S>& s,
   float squares = 0;
   // Not unrolled further: the registers hold weights.
 #pragma unroll 2
-  for (int i = 0; i < ceil_div(kSize, kThreads); ++i) {
-    const int e = me.index + i * kThreads;
-    if (kSize % kThreads == 0 || e < kSize) {
+  for (int i = 0; i < ceil_div(kSize, kThreads<S>); ++i) {
+    const int e = me.index + i * kThreads<S>;
+    if (kSize % kThreads<S> == 0 || e < kSize) {
       const float x = load(e);
       squares = fmaf(x, x, squares);
       activations[activation_index(e, kSize)] = x * widen(__ldg(weight + e));
@@ -166,7 +168,7 @@ __device__ __forceinline__ float block_rms_norm(Thread me, Shared<S>& s,
   __syncthreads();
   float total = 0;
 #pragma unroll
-  for (int w = 0; w < kWarps; ++w) total += s.square_sums[w];
+  for (int w = 0; w < kWarps<S>; ++w) total += s.square_sums[w];
   return rsqrtf(total * (1.0f / kSize) + eps);
 }
 

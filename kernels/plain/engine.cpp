@@ -1,4 +1,4 @@
-// The EngineMaker of plain, with which a host process creates the engine.
+// The EngineMakers of plain and of the graphs of its phases.
 #include "kernels/launch_engine.h"
 #include "kernels/plain/megakernel.h"
 #include "references/engine_maker.h"
@@ -8,6 +8,9 @@ namespace {
 
 PlainOptions options_of(const EngineRequest& request) {
   PlainOptions options;
+  for (const PlainLaunch launch : {PlainLaunch::kGraph, PlainLaunch::kGraphOverlapping}) {
+    if (request.name == plain_name(launch)) options.launch = launch;
+  }
   options.gpu = request.gpu;
   options.max_context = request.max_context;
   options.spin_scale = request.spin_scale;
@@ -23,14 +26,18 @@ int64_t bytes(const ModelConfig& config, const EngineRequest& request) {
   return plain_device_bytes(config, options_of(request));
 }
 
+EngineCapabilities capabilities() { return plain_capabilities(); }
+
 }  // namespace
 
 extern const EngineMaker plain_maker{.name = "plain",
                                      .make = make,
                                      .bytes = bytes,
-                                     .can = plain_capabilities,
+                                     .can = capabilities,
                                      .timelines = true,
                                      .shows = true,
                                      .position_word = LaunchEngine::position_word};
+extern const EngineMaker graph_serial_maker{.name = "graph-serial", .make = make, .bytes = bytes};
+extern const EngineMaker graph_pdl_maker{.name = "graph-pdl", .make = make, .bytes = bytes};
 
 }  // namespace mkbench

@@ -32,7 +32,7 @@ const void* kernel_for(const ModelShape& shape) {
 
 int shared_bytes_for(const ModelShape& shape) { return instance_of(shape).shared_bytes; }
 
-int threads_per_block() { return kThreads; }
+int threads_per_block() { return kThreads<Compiled<0>>; }
 
 }  // namespace mkbench::plain
 #endif

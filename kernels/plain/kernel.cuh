@@ -11,6 +11,30 @@
 
 namespace mkbench::plain {
 
+// One phase of a layer, or the LM head, whatever stands between phases (`x`); what a phase returns.
+template <typename S, typename X>
+__device__ __forceinline__ bool run_phase(Phase phase, const LaunchParams& p, Shared<S>& s,
+                                          const X& x, int step, int layer) {
+  switch (phase) {
+    case Phase::kQkv:
+      return phase_qkv<S>(p, s, x, step, layer);
+    case Phase::kAttention:
+      return phase_attention<S>(p, s, x, step, layer);
+    case Phase::kOProj:
+      return phase_o_proj<S>(p, s, x, step, layer);
+    case Phase::kGateUp:
+      return phase_gate_up<S>(p, s, x, step, layer);
+    case Phase::kDown:
+      return phase_down<S>(p, s, x, step, layer);
+    case Phase::kLmHead:
+      return phase_lm_head<S>(p, s, x, step);
+    case Phase::kEmbed:
+    case Phase::kCount:
+      break;
+  }
+  return true;
+}
+
 // False when the launch must end: a wait ran out, or a logit was NaN.
 template <typename S>
 __device__ __forceinline__ bool decode_step(const LaunchParams& p, Shared<S>& s,
@@ -37,7 +61,7 @@ __device__ __forceinline__ void begin_timeline(const LaunchParams& p, Shared<S>&
 template <typename S>
 __device__ __forceinline__ void read_clocks(const LaunchParams& p, int step) {
   if constexpr (kRecords<S>) {
-    if (threadIdx.x == kThreads - 1)
+    if (threadIdx.x == kThreads<S> - 1)
       write_anchor(p.timeline.anchors + static_cast<int>(blockIdx.x) * (p.steps + 1) + step);
   }
 }
@@ -48,10 +72,10 @@ __device__ __forceinline__ void end_timeline(Shared<S>& s) {
   }
 }
 
-// Runs p.steps decode steps in one cooperative launch: one block of kThreads threads per multiprocessor,
+// Runs p.steps decode steps in one cooperative launch: one block of kThreads<S> threads per multiprocessor,
 // each with sizeof(Shared<S>) bytes of dynamic shared memory.
 template <typename S>
-__global__ void __launch_bounds__(kThreads, 1)
+__global__ void __launch_bounds__(kThreads<S>, 1)
     plain_decode(const __grid_constant__ LaunchParams p) {
   static_assert(sizeof(Shared<S>) <= 99 * 1024, "granted by every card of sm_80 and later");
   extern __shared__ __align__(16) char shared[];
@@ -59,7 +83,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   const GridExchange x{p};
   if (threadIdx.x == 0) s.expected = first_count<S>(p);
   begin_timeline(p, s);
-  const bool keeps_time = blockIdx.x == 0 && threadIdx.x == kThreads - 1;
+  const bool keeps_time = blockIdx.x == 0 && threadIdx.x == kThreads<S> - 1;
   if (keeps_time) p.cycles[0] = ptx::sm_cycles();
 #pragma unroll 1
   for (int step = 0; step < p.steps; ++step) {

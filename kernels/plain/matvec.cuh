@@ -21,12 +21,12 @@ struct TilePlan {
 
 // The plan for a matrix whose rows are divided among all blocks. As few warps as possible share a
 // row, but two segments must fit into a warp's registers, and every warp should have a row.
-constexpr TilePlan tile_plan(int rows, int cols) {
+constexpr TilePlan tile_plan(int rows, int cols, int warps) {
   const int chunks = ceil_div(cols, kChunk), block_rows = ceil_div(rows, kUsualBlocks);
   int split = 1;
-  while (split < kWarps && 2 * ceil_div(chunks, split) > kMostChunks) split *= 2;
-  while (kWarps / split > block_rows && 2 * split <= chunks) split *= 2;
-  const int wanted = ceil_div(block_rows, kWarps / split);
+  while (split < warps && 2 * ceil_div(chunks, split) > kMostChunks) split *= 2;
+  while (warps / split > block_rows && 2 * split <= chunks) split *= 2;
+  const int wanted = ceil_div(block_rows, warps / split);
   // If a block has several tiles, or warps share a row, a warp holds fewer chunks: CUDA 12.8 spills otherwise.
   const bool one_tile = wanted <= kMostChunks / ceil_div(chunks, split);
   const int most = one_tile && split == 1 ? kMostChunks : 8;
@@ -49,11 +49,11 @@ __device__ __forceinline__ float dot_octet(uint4 w, float4 a, float4 b, float su
 // A tile of a matrix of kMatrixRows (in the whole grid) x kCols bf16 weights, each row cut in kSplit
 // segments. A phase calls load() before its wait, so that the weights are under way while the
 // exchange completes.
-template <int kMatrixRows, int kCols>
+template <typename S, int kMatrixRows, int kCols>
 struct TileMatvec {
-  static constexpr TilePlan kPlan = tile_plan(kMatrixRows, kCols);
+  static constexpr TilePlan kPlan = tile_plan(kMatrixRows, kCols, kWarps<S>);
   static constexpr int kSplit = kPlan.split, kRows = kPlan.warp_rows;
-  static constexpr int kGroups = kWarps / kSplit;
+  static constexpr int kGroups = kWarps<S> / kSplit;
   static constexpr int kTileRows = kRows * kGroups;
   static constexpr int kSegment = kCols / kSplit;
   static constexpr int kChunks = ceil_div(kSegment, kChunk);

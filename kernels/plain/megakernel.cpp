@@ -7,11 +7,13 @@
 #include "kernels/device_model.h"
 #include "kernels/launch_engine.h"
 #include "kernels/phase.h"
+#include "kernels/plain/graph_kernels.h"
 #include "kernels/plain/instances/recorded.h"
 #include "kernels/plain/instances/soak.h"
 #include "kernels/plain/kernel.h"
 #include "kernels/plain/kv_checksum.h"
 #include "kernels/plain/params.h"
+#include "kernels/plain/phase_graph.h"
 #include "kernels/plain/scratch.h"
 #include "kernels/prefill/prefill.h"
 
@@ -22,7 +24,9 @@ using plain::LaunchParams;
 using plain::Scratch;
 using plain::ScratchSizes;
 
-const std::string kPrefix = "plain megakernel";
+std::string prefix_of(const PlainOptions& options) {
+  return options.launch == PlainLaunch::kOne ? "plain megakernel" : plain_name(options.launch);
+}
 
 // Upper bound for a single wait; the longest phase takes well under a millisecond.
 constexpr double kSpinLimitMs = 2000;
@@ -31,22 +35,22 @@ constexpr double kSpinLimitMs = 2000;
 constexpr int kMostBlocks = 256;
 
 // The kernel's index into K or V counts pieces of 16 bytes and has 31 bits.
-void check_cache_index(const ModelShape& shape, int max_context) {
+void check_cache_index(const std::string& prefix, const ModelShape& shape, int max_context) {
   const int64_t most = std::numeric_limits<int32_t>::max();
   const int64_t pieces = int64_t{shape.layers} * shape.kv_width() / 8 * max_context;
   if (pieces <= most) return;
   throw Error(ErrorKind::kBadInput,
-              kPrefix + ": a KV cache of " + std::to_string(max_context) +
+              prefix + ": a KV cache of " + std::to_string(max_context) +
                   " positions, wanted at most " +
                   std::to_string(most / (int64_t{shape.layers} * shape.kv_width() / 8)) + " with " +
                   std::to_string(shape.layers) + " layers of " + std::to_string(shape.kv_heads) +
                   " kv heads");
 }
 
-void check_layer_shape(const ModelShape& shape) {
+void check_layer_shape(const std::string& prefix, const ModelShape& shape) {
   if (plain::kernel_for(shape) != nullptr) return;
   throw Error(ErrorKind::kBadInput,
-              kPrefix + ": no kernel for layers with " + layer_shape_text(shape) +
+              prefix + ": no kernel for layers with " + layer_shape_text(shape) +
                   "; compiled in: " + compiled_layer_shapes() +
                   "; to add a shape, add a row to references/model/published.h and build again");
 }
@@ -66,6 +70,13 @@ LaunchConfig launch_config(const ModelShape& shape, const PlainOptions& options)
   MKBENCH_CUDA(
       cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, options.gpu));
   const bool too_many = options.fault == PlantedFault::kNotResident;
+  if (options.launch != PlainLaunch::kOne) {
+    const plain::GraphKernel found = plain::graph_kernel_for(shape);
+    return {.kernel = found.kernel,
+            .blocks = options.blocks > 0 ? options.blocks : multiprocessors,
+            .threads = found.threads,
+            .shared_bytes = found.shared_bytes};
+  }
   return {
       .kernel = options.kernel != nullptr ? options.kernel : plain::kernel_for(shape),
       .blocks = options.blocks > 0 ? options.blocks : multiprocessors * (too_many ? kTooMany : 1),
@@ -76,8 +87,8 @@ LaunchConfig launch_config(const ModelShape& shape, const PlainOptions& options)
 class PlainEngine final : public LaunchEngine {
  public:
   PlainEngine(const ModelWeights& weights, const PlainOptions& options, const LaunchConfig& launch)
-      : LaunchEngine({.can = plain_capabilities(),
-                      .prefix = kPrefix,
+      : LaunchEngine({.can = plain_capabilities(options.launch),
+                      .prefix = prefix_of(options),
                       .gpu = options.gpu,
                       .max_context = options.max_context,
                       .fault = options.fault,
@@ -92,6 +103,9 @@ class PlainEngine final : public LaunchEngine {
         prefill_scratch_(weights.config.shape),
         control_(kControlWords) {
     *records_.host() = {};
+    if (options.launch != PlainLaunch::kOne)
+      graph_.emplace(launch, weights.config.shape.layers,
+                     options.launch == PlainLaunch::kGraphOverlapping);
     poison();
   }
 
@@ -113,7 +127,7 @@ class PlainEngine final : public LaunchEngine {
     LaunchConfig launch = asked_;
     if (stress != Stress{}) {
       launch.kernel = soaked;
-      require_co_resident(kPrefix, launch, traits().gpu);
+      require_co_resident(traits().prefix, launch, traits().gpu);
     }
     set_launch(launch);
     stress_ = stress;
@@ -256,6 +270,12 @@ class PlainEngine final : public LaunchEngine {
     return row;
   }
 
+  int64_t start(void* argument) override {
+    if (!graph_) return LaunchEngine::start(argument);
+    graph_->launch(params_);
+    return params_.steps;
+  }
+
   void* prepare(const Request& request) override {
     MKBENCH_CUDA(cudaMemsetAsync(control_.get(), 0, control_.bytes()));
     const auto bits = [](const DeviceBuffer<Bf16>& b) {
@@ -302,13 +322,14 @@ class PlainEngine final : public LaunchEngine {
   DeviceBuffer<unsigned> control_;
   MappedValue<BlockRecords> records_;
   LaunchParams params_{};
+  std::optional<plain::PhaseGraph> graph_;  // unset where a launch decodes
 };
 
 // A process may hold one such engine at a time, because the fault is a variable of the device code.
 void plant_soak_fault(const ModelShape& shape, const PlainOptions& options, LaunchConfig& launch) {
   if (!shape.same_layer_shape(kQwen3_0_6B))
     throw Error(ErrorKind::kBadInput,
-                kPrefix + ": this fault is compiled for Qwen3-0.6B's layer shape only");
+                prefix_of(options) + ": this fault is compiled for Qwen3-0.6B's layer shape only");
   launch.kernel = plain::soak_kernel_for(shape);
   const int fault = static_cast<int>(options.fault);
   MKBENCH_CUDA(cudaMemcpyToSymbol(plain::soak_fault_symbol(), &fault, sizeof fault));
@@ -316,12 +337,21 @@ void plant_soak_fault(const ModelShape& shape, const PlainOptions& options, Laun
 
 }  // namespace
 
-EngineCapabilities plain_capabilities() {
-  return {.name = "plain", .device = {}, .one_launch = true, .rewind = true, .vectors = true};
+std::string plain_name(PlainLaunch launch) {
+  if (launch == PlainLaunch::kOne) return "plain";
+  return launch == PlainLaunch::kGraph ? "graph-serial" : "graph-pdl";
+}
+
+EngineCapabilities plain_capabilities(PlainLaunch launch) {
+  return {.name = plain_name(launch),
+          .device = {},
+          .one_launch = launch == PlainLaunch::kOne,
+          .rewind = true,
+          .vectors = true};
 }
 
 int64_t plain_device_bytes(const ModelConfig& config, const PlainOptions& options) {
-  check_layer_shape(config.shape);
+  check_layer_shape(prefix_of(options), config.shape);
   return PlainEngine::device_bytes(config, options);
 }
 
@@ -332,17 +362,18 @@ std::string plain_architectures() {
 }
 
 std::unique_ptr<Engine> make_plain(const ModelWeights& weights, const PlainOptions& options) {
-  check_layer_shape(weights.config.shape);
-  check_shapes(weights, kPrefix);
-  check_context(kPrefix, weights.config, options.max_context);
-  check_cache_index(weights.config.shape, options.max_context);
-  use_device(kPrefix, options.gpu);
-  check_memory(kPrefix, plain_device_bytes(weights.config, options),
+  const std::string prefix = prefix_of(options);
+  check_layer_shape(prefix, weights.config.shape);
+  check_shapes(weights, prefix);
+  check_context(prefix, weights.config, options.max_context);
+  check_cache_index(prefix, weights.config.shape, options.max_context);
+  use_device(prefix, options.gpu);
+  check_memory(prefix, plain_device_bytes(weights.config, options),
                bytes_per_position(weights.config.shape), options.max_context);
   LaunchConfig launch = launch_config(weights.config.shape, options);
   if (plain::is_soak_fault(options.fault)) plant_soak_fault(weights.config.shape, options, launch);
   if (options.fault != PlantedFault::kNotResident)
-    require_co_resident(kPrefix, launch, options.gpu);
+    require_co_resident(prefix, launch, options.gpu);
   return std::make_unique<PlainEngine>(weights, options, launch);
 }
 

@@ -1,5 +1,6 @@
 // The plain megakernel: one persistent cooperative launch decodes n tokens (embed, every layer, LM
-// head, argmax). sm_80 and later.
+// head, argmax). sm_80 and later. Its phases also run as kernels of a CUDA graph, the baseline that
+// shows what one launch gives; sm_90 and later.
 #pragma once
 
 #include <memory>
@@ -10,7 +11,13 @@
 
 namespace mkbench {
 
+// What decodes a token: a share of one launch, or a graph of a kernel for each phase, each of which
+// begins when the one before it has ended, or earlier by programmatic dependent launch.
+enum class PlainLaunch { kOne, kGraph, kGraphOverlapping };
+std::string plain_name(PlainLaunch launch);  // "plain", "graph-serial", "graph-pdl"
+
 struct PlainOptions {
+  PlainLaunch launch = PlainLaunch::kOne;
   int gpu = 0;
   int max_context = 4096;   // positions of KV cache to allocate
   int blocks = 0;           // grid size; 0 = one block per multiprocessor
@@ -23,7 +30,7 @@ struct PlainOptions {
 };
 
 // All of a plain engine's capabilities() but device and max_context.
-EngineCapabilities plain_capabilities();
+EngineCapabilities plain_capabilities(PlainLaunch launch = PlainLaunch::kOne);
 
 // Bytes of device memory that make_plain() allocates.
 int64_t plain_device_bytes(const ModelConfig& config, const PlainOptions& options);

@@ -145,7 +145,7 @@ __device__ __forceinline__ void block_unwrite_row(const LaunchParams& p, int lay
         (static_cast<size_t>(layer * Faulty::kKvHeads + kv_head) * p.max_context + position) *
         Faulty::kHeadDim;
     for (unsigned short* cache : {p.k_cache + row, p.v_cache + row}) {
-      for (int d = static_cast<int>(threadIdx.x); d < Faulty::kHeadDim; d += kThreads) {
+      for (int d = static_cast<int>(threadIdx.x); d < Faulty::kHeadDim; d += kThreads<Faulty>) {
         if (keep_in_row_before) cache[d - Faulty::kHeadDim] = cache[d];
         cache[d] = 0xffff;
       }
@@ -157,7 +157,7 @@ __device__ __forceinline__ void block_unwrite_row(const LaunchParams& p, int lay
 __device__ __forceinline__ void block_drop_residual(const LaunchParams& p) {
   const Range rows =
       partition(Faulty::kHidden, static_cast<int>(gridDim.x), static_cast<int>(blockIdx.x));
-  for (int r = rows.begin + static_cast<int>(threadIdx.x); r < rows.end; r += kThreads) {
+  for (int r = rows.begin + static_cast<int>(threadIdx.x); r < rows.end; r += kThreads<Faulty>) {
     p.residual[r] = 0;
   }
   __syncthreads();

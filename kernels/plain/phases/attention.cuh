@@ -16,7 +16,7 @@
 namespace mkbench::plain {
 
 template <typename S>
-inline constexpr int kRowGroups = kThreads / Dims<S>::kRowLanes;
+inline constexpr int kRowGroups = kThreads<S> / Dims<S>::kRowLanes;
 // Positions whose K and V rows a row group loads at once, 16 KB a block for each position. One more
 // spills registers, which also hold the sums of every query head of the item.
 template <typename S>
@@ -324,14 +324,14 @@ __device__ __forceinline__ void block_publish(Thread me, const LaunchParams& p, 
   }
   __syncthreads();
   const UnitHeads heads = unit_heads<S>(unit);
-  for (int i = me.index; i < heads.count * D::kHeadDim; i += kThreads) {
+  for (int i = me.index; i < heads.count * D::kHeadDim; i += kThreads<S>) {
     const int h = i / D::kHeadDim, d = i % D::kHeadDim;
     float top = s.attention.maxima[0][h];
 #pragma unroll
-    for (int w = 1; w < kWarps; ++w) top = fmaxf(top, s.attention.maxima[w][h]);
+    for (int w = 1; w < kWarps<S>; ++w) top = fmaxf(top, s.attention.maxima[w][h]);
     float sum = 0, numerator = 0;
 #pragma unroll
-    for (int w = 0; w < kWarps; ++w) {
+    for (int w = 0; w < kWarps<S>; ++w) {
       const float factor = ptx::exp2_approx(s.attention.maxima[w][h] - top);
       sum = fmaf(s.attention.sums[w][h], factor, sum);
       numerator = add_weighted<S>(numerator, factor,
@@ -346,9 +346,9 @@ __device__ __forceinline__ void block_publish(Thread me, const LaunchParams& p, 
   }
 }
 
-template <typename S>
+template <typename S, typename X>
 __device__ __forceinline__ bool phase_attention(const LaunchParams& p, Shared<S>& s,
-                                                const GridExchange& x, int step, int layer) {
+                                                const X& x, int step, int layer) {
   const Thread me = this_thread();
   using D = Dims<S>;
   const int position = p.position + step;

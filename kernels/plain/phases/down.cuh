@@ -9,12 +9,12 @@
 
 namespace mkbench::plain {
 
-template <typename S>
+template <typename S, typename X>
 __device__ __forceinline__ bool phase_down(const LaunchParams& p, Shared<S>& s,
-                                           const GridExchange& x, int step, int layer) {
+                                           const X& x, int step, int layer) {
   const Thread me = this_thread();
   using D = Dims<S>;
-  using Tile = TileMatvec<D::kHidden, D::kIntermediate>;
+  using Tile = TileMatvec<S, D::kHidden, D::kIntermediate>;
   const unsigned short* slab = p.layers + layer * D::kLayout.stride;
   const unsigned short* weights = slab + D::kLayout.down;
   const Range rows =
@@ -30,7 +30,7 @@ __device__ __forceinline__ bool phase_down(const LaunchParams& p, Shared<S>& s,
   // 4 neighbouring elements stay neighbours in activation_index().
   const float4* swiglu = reinterpret_cast<const float4*>(p.swiglu);
 #pragma unroll 2
-  for (int i = me.index; i < D::kIntermediate / 4; i += kThreads) {
+  for (int i = me.index; i < D::kIntermediate / 4; i += kThreads<S>) {
     s.activations[activation_index(4 * i, D::kIntermediate) / 4] = ptx::load_l2(swiglu + i);
   }
   __syncthreads();

@@ -15,12 +15,12 @@ __device__ __forceinline__ float silu(float x) {
   return x / (1.0f + __expf(-x));
 }
 
-template <typename S>
+template <typename S, typename X>
 __device__ __forceinline__ bool phase_gate_up(const LaunchParams& p, Shared<S>& s,
-                                              const GridExchange& x, int step, int layer) {
+                                              const X& x, int step, int layer) {
   const Thread me = this_thread();
   using D = Dims<S>;
-  using Tile = TileMatvec<2 * D::kIntermediate, D::kHidden>;
+  using Tile = TileMatvec<S, 2 * D::kIntermediate, D::kHidden>;
   constexpr int kPairs = Tile::kTileRows / 2;
   static_assert(Tile::kTileRows % 2 == 0);
   const unsigned short* slab = p.layers + layer * D::kLayout.stride;

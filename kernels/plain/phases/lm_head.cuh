@@ -34,7 +34,7 @@ struct HeadRows {
   __device__ __forceinline__ void load(const unsigned short* head, int row, int c) {
 #pragma unroll
     for (int i = 0; i < kRows; ++i) {
-      const int r = row + i * kWarps;
+      const int r = row + i * kWarps<S>;
       uint4& held = weights[i][c % kHeld];
       held = make_uint4(0, 0, 0, 0);
       if (r < end && active(c)) {
@@ -75,7 +75,7 @@ __device__ __forceinline__ void block_store_normed(Thread me, const LaunchParams
   const float* activations = reinterpret_cast<const float*>(s.activations);
   float* normed = p.normed + static_cast<size_t>(step - p.first_output) * kHidden;
   const Range own = partition(kHidden, static_cast<int>(gridDim.x), static_cast<int>(blockIdx.x));
-  for (int e = own.begin + me.index; e < own.end; e += kThreads)
+  for (int e = own.begin + me.index; e < own.end; e += kThreads<S>)
     normed[e] = activations[activation_index(e, kHidden)] * scale;
 }
 
@@ -85,9 +85,9 @@ __device__ __forceinline__ Range block_head_rows(const LaunchParams& p) {
 }
 
 // False when the launch must end, as in all phases.
-template <typename S>
+template <typename S, typename X>
 __device__ __forceinline__ bool phase_lm_head(const LaunchParams& p, Shared<S>& s,
-                                              const GridExchange& x, int step) {
+                                              const X& x, int step) {
   const Thread me = this_thread();
   const Range rows = block_head_rows<S>(p);
   const int first = rows.begin + me.warp;
@@ -110,16 +110,16 @@ __device__ __forceinline__ bool phase_lm_head(const LaunchParams& p, Shared<S>& 
   };
   constexpr int kRows = HeadRows<S>::kRows;
 #pragma unroll 1
-  for (int row = first; row < rows.end; row += kRows * kWarps) {
+  for (int row = first; row < rows.end; row += kRows * kWarps<S>) {
     float found[kRows];
-    held.logits_then_load(p.head, s.activations, scale, row, row + kRows * kWarps, found);
+    held.logits_then_load(p.head, s.activations, scale, row, row + kRows * kWarps<S>, found);
 #pragma unroll
-    for (int i = 0; i < kRows; ++i) keep(found[i], row + i * kWarps);
+    for (int i = 0; i < kRows; ++i) keep(found[i], row + i * kWarps<S>);
   }
   if (me.lane == 0) s.best[me.warp] = best;
   __syncthreads();
   if (me.warp == 0) {
-    best = warp_max_key(me.lane < kWarps ? s.best[me.lane] : 0);
+    best = warp_max_key(me.lane < kWarps<S> ? s.best[me.lane] : 0);
     if (me.lane == 0) p.best[blockIdx.x] = best;
     x.warp_arrive(s);
   }

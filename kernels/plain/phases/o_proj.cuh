@@ -50,12 +50,12 @@ __device__ __forceinline__ void warp_combine_head(Thread me, const LaunchParams&
       make_float4(out.x * inverse, out.y * inverse, out.z * inverse, out.w * inverse);
 }
 
-template <typename S>
+template <typename S, typename X>
 __device__ __forceinline__ bool phase_o_proj(const LaunchParams& p, Shared<S>& s,
-                                             const GridExchange& x, int step, int layer) {
+                                             const X& x, int step, int layer) {
   const Thread me = this_thread();
   using D = Dims<S>;
-  using Tile = TileMatvec<D::kHidden, D::kQ>;
+  using Tile = TileMatvec<S, D::kHidden, D::kQ>;
   const unsigned short* slab = p.layers + layer * D::kLayout.stride;
   const unsigned short* weights = slab + D::kLayout.o;
   const Range rows =
@@ -72,7 +72,7 @@ __device__ __forceinline__ bool phase_o_proj(const LaunchParams& p, Shared<S>& s
   const int splits = attention_splits(attended_positions(p, position), D::kKvHeads * D::kParts,
                                       static_cast<int>(gridDim.x));
 #pragma unroll 1
-  for (int head = me.warp; head < D::kHeads; head += kWarps) {
+  for (int head = me.warp; head < D::kHeads; head += kWarps<S>) {
     warp_combine_head<S>(me, p, s, head, splits);
   }
   __syncthreads();

@@ -21,12 +21,12 @@ __device__ __forceinline__ void warp_embed(Thread me, const LaunchParams& p, int
   for (int r = rows.begin + me.lane; r < rows.end; r += 32) p.residual[r] = widen(__ldg(row + r));
 }
 
-template <typename S>
+template <typename S, typename X>
 __device__ __forceinline__ bool phase_qkv(const LaunchParams& p, Shared<S>& s,
-                                          const GridExchange& x, int step, int layer) {
+                                          const X& x, int step, int layer) {
   const Thread me = this_thread();
   using D = Dims<S>;
-  using Tile = TileMatvec<D::kQkv, D::kHidden>;
+  using Tile = TileMatvec<S, D::kQkv, D::kHidden>;
   const unsigned short* slab = p.layers + layer * D::kLayout.stride;
   const unsigned short* weights = slab + D::kLayout.qkv;
   const Range rows = partition(D::kQkv, static_cast<int>(gridDim.x), static_cast<int>(blockIdx.x));
