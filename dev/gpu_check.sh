@@ -54,7 +54,7 @@ log="$out/build.log"
 rm -f "$log"
 # The test programs take most of the build: only bench and tests build them all. The calibration needs slowed_cuda.
 targets=(mkbench slowed_cuda)
-export sanitized_tests="test_plain test_prefill test_ring_state"
+export sanitized_tests="test_plain test_plain_graph test_prefill test_ring_state"
 # shellcheck disable=SC2206
 case "$parts" in *" soak "*) targets+=($sanitized_tests) ;; esac
 case "$parts" in *" profile "*) targets+=(naive_cuda) ;; esac

@@ -19,11 +19,6 @@ __device__ __forceinline__ void wait_for_kernel_before() {
   asm volatile("griddepcontrol.wait;" ::: "memory");
 }
 
-// Requests memory for L2, without a copy: `bytes` is a multiple of 16.
-__device__ __forceinline__ void request_in_l2(const void* from, unsigned bytes) {
-  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
-}
-
 // --- mbarriers (addresses come from shared_address())
 
 __device__ __forceinline__ void barrier_init(unsigned barrier, unsigned arrivals) {

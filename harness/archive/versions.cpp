@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "harness/archive/version_parts.h"
+#include "harness/flow/foretold.h"
 #include "harness/judge/comparisons.h"
 #include "harness/report/ceiling_pattern.h"
 #include "harness/report/readings.h"
@@ -77,13 +79,23 @@ std::string evidence_text(const RatioIntervals& ratio, const RelativeRatio* rela
   return text;
 }
 
+// Seconds that a case takes for one process of each engine, by when the engine's processes began; 0 with one.
+double seconds_a_process(const std::vector<Sample>& samples) {
+  std::map<int, double> begun;  // the first sample's start, by process
+  for (const Sample& s : samples) begun.emplace(s.process, s.start_ms);
+  if (begun.size() < 2) return 0;
+  const double span = begun.rbegin()->second - begun.begin()->second;
+  return 1e-3 * span / (begun.rbegin()->first - begun.begin()->first);
+}
+
 // How many processes would tell, where the interval is too wide to: no control disagrees.
-std::string more_processes(const RatioIntervals& ratio, double allowed) {
+std::string more_processes(const RatioIntervals& ratio, double allowed, double seconds) {
   const int enough = processes_to_tell(ratio.usual, allowed, kRegressionConfidence);
   const bool told = regression_verdict(ratio, nullptr, allowed) != Verdict::kInconclusive;
   if (told || enough <= std::min(ratio.usual.base_processes, ratio.usual.head_processes)) return {};
-  return fmt::format("; to tell {:g} % here: about {} processes of each (--processes {})",
-                     200 * allowed, enough, enough);
+  return fmt::format("; to tell {:g} % here: about {} processes of each (--processes {}){}",
+                     200 * allowed, enough, enough,
+                     seconds > 0 ? ", " + duration_text(seconds * enough) : "");
 }
 
 void compare_times(const EngineReport& base, const EngineReport& head, const Control& control,
@@ -244,7 +256,8 @@ void judge_times(const EngineReport& base, const EngineReport& head, const Ratio
   }
   row.verdict = regression_verdict(ratio, relative, gate.allowed);
   if (row.verdict != Verdict::kPass) row.reason = evidence_text(ratio, relative, gate.allowed, row);
-  if (row.verdict == Verdict::kInconclusive) row.reason += more_processes(ratio, gate.allowed);
+  if (row.verdict == Verdict::kInconclusive)
+    row.reason += more_processes(ratio, gate.allowed, seconds_a_process(head.samples));
   if (row.verdict == Verdict::kPass && takes_late_ids(base) && !takes_late_ids(head)) {
     row.verdict = Verdict::kInconclusive;
     row.reason = "HEAD knows its last input id before the clock begins, BASE does not";

@@ -14,25 +14,26 @@ bool was_traced(const EngineReport& e) {
          e.launch_trace->tokens > 0;
 }
 
-// The fastest (without `fastest` the slowest) traced engine that `want` accepts; null if none.
+// Baselines that were traced and that `want` accepts, the slowest first.
 template <typename Want>
-const EngineReport* choose(const CaseReport& c, bool fastest, const Want& want) {
-  const EngineReport* chosen = nullptr;
+std::vector<const EngineReport*> traced_baselines(const CaseReport& c, const Want& want) {
+  std::vector<const EngineReport*> found;
   for (const EngineReport& e : c.engines) {
-    if (!was_traced(e) || !want(e)) continue;
-    if (chosen == nullptr || (e.ms_per_tok->mean < chosen->ms_per_tok->mean) == fastest)
-      chosen = &e;
+    if (e.role == "baseline" && was_traced(e) && want(e)) found.push_back(&e);
   }
-  return chosen;
+  std::stable_sort(found.begin(), found.end(), [](const EngineReport* a, const EngineReport* b) {
+    return a->ms_per_tok->mean > b->ms_per_tok->mean;
+  });
+  return found;
 }
 
 }  // namespace
 
 std::vector<std::string> ledger_notes(const CaseReport& c) {
-  const EngineReport* start = choose(c, false, [](const EngineReport& e) {
-    return e.role == "baseline" && e.launch_trace->graph_launches == 0;
-  });
-  if (start == nullptr) return {};
+  const auto starts = traced_baselines(
+      c, [](const EngineReport& e) { return e.launch_trace->graph_launches == 0; });
+  if (starts.empty()) return {};
+  const EngineReport* start = starts.front();
   const double from = start->ms_per_tok->mean;
   const double works = start->launch_trace->busy_ms / start->launch_trace->tokens;
   std::vector<std::string> notes;
@@ -40,22 +41,26 @@ std::vector<std::string> ledger_notes(const CaseReport& c) {
     if (e.role != "candidate" || !e.ms_per_tok || e.ms_per_tok->mean >= from || is_lossy(e))
       continue;
     const double to = e.ms_per_tok->mean;
-    // The fastest CUDA-graph baseline whose time lies between the candidate's and `start`'s.
-    const EngineReport* graph = choose(c, true, [=](const EngineReport& other) {
-      return other.role == "baseline" && other.launch_trace->graph_launches > 0 &&
-             other.ms_per_tok->mean >= to && other.ms_per_tok->mean < from;
-    });
     std::string text =
         fmt::format("from {} ({} ms/tok) to {} ({}): the card is idle between {}'s launches for {}",
                     engine_label(*start), digits(from), engine_label(e), digits(to),
                     engine_label(*start), digits(std::max(0.0, from - works)));
-    double rest = works - to;
-    if (graph != nullptr) {
-      text += fmt::format(", {} saves {}", engine_label(*graph),
-                          digits(from - graph->ms_per_tok->mean));
-      rest = graph->ms_per_tok->mean - to;
+    // What launches cost, then what each better graph gives.
+    double before = from;
+    for (const EngineReport* graph : traced_baselines(c, [=](const EngineReport& other) {
+           const double ms = other.ms_per_tok->mean;
+           return other.launch_trace->graph_launches > 0 && ms >= to && ms < from;
+         })) {
+      const double ms = graph->ms_per_tok->mean;
+      const bool first = before == from;
+      text += fmt::format(", {} {}{}{}", engine_label(*graph), first ? "saves " : "",
+                          digits(before - ms), first ? "" : " more");
+      before = ms;
     }
-    notes.push_back(fmt::format("{}, the rest is {} ms/tok", text, digits(rest)));
+    const double rest = (before == from ? works : before) - to;
+    const bool one_launch = was_traced(e) && e.launch_trace->launches() == 1;
+    notes.push_back(fmt::format("{}, the rest is {} ms/tok{}", text, digits(rest),
+                                one_launch ? ", in one launch" : ""));
   }
   return notes;
 }

@@ -54,6 +54,10 @@ struct Dims {
 // The most dot products in a tile: one for each segment of a row (TileMatvec).
 inline constexpr int kMostRowSums = 96;
 
+// Splits of the context whose numerators a warp loads at once in O-projection.
+template <typename S>
+inline constexpr int kCombinedAtOnce = 4;
+
 // True for the instances that record a timeline (instances/recorded.cu). The cursor of thread 0's track is
 // in shared memory, where it costs the other threads no register.
 template <typename S>

@@ -7,13 +7,12 @@
 #include "kernels/device_model.h"
 #include "kernels/launch_engine.h"
 #include "kernels/phase.h"
-#include "kernels/plain/graph_kernels.h"
+#include "kernels/plain/graph/phase_graph.h"
 #include "kernels/plain/instances/recorded.h"
 #include "kernels/plain/instances/soak.h"
 #include "kernels/plain/kernel.h"
 #include "kernels/plain/kv_checksum.h"
 #include "kernels/plain/params.h"
-#include "kernels/plain/phase_graph.h"
 #include "kernels/plain/scratch.h"
 #include "kernels/prefill/prefill.h"
 
@@ -70,13 +69,8 @@ LaunchConfig launch_config(const ModelShape& shape, const PlainOptions& options)
   MKBENCH_CUDA(
       cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, options.gpu));
   const bool too_many = options.fault == PlantedFault::kNotResident;
-  if (options.launch != PlainLaunch::kOne) {
-    const plain::GraphKernel found = plain::graph_kernel_for(shape);
-    return {.kernel = found.kernel,
-            .blocks = options.blocks > 0 ? options.blocks : multiprocessors,
-            .threads = found.threads,
-            .shared_bytes = found.shared_bytes};
-  }
+  if (options.launch != PlainLaunch::kOne)
+    return plain::graph_launch(shape, options.blocks > 0 ? options.blocks : multiprocessors);
   return {
       .kernel = options.kernel != nullptr ? options.kernel : plain::kernel_for(shape),
       .blocks = options.blocks > 0 ? options.blocks : multiprocessors * (too_many ? kTooMany : 1),
@@ -104,7 +98,7 @@ class PlainEngine final : public LaunchEngine {
         control_(kControlWords) {
     *records_.host() = {};
     if (options.launch != PlainLaunch::kOne)
-      graph_.emplace(launch, weights.config.shape.layers,
+      graph_.emplace(weights.config.shape, launch.blocks, options.gpu,
                      options.launch == PlainLaunch::kGraphOverlapping);
     poison();
   }
@@ -272,6 +266,8 @@ class PlainEngine final : public LaunchEngine {
 
   int64_t start(void* argument) override {
     if (!graph_) return LaunchEngine::start(argument);
+    // No block sees a whole launch, so the clock is not known.
+    MKBENCH_CUDA(cudaMemsetAsync(params_.cycles, 0, 2 * sizeof *params_.cycles));
     graph_->launch(params_);
     return params_.steps;
   }
@@ -372,8 +368,7 @@ std::unique_ptr<Engine> make_plain(const ModelWeights& weights, const PlainOptio
                bytes_per_position(weights.config.shape), options.max_context);
   LaunchConfig launch = launch_config(weights.config.shape, options);
   if (plain::is_soak_fault(options.fault)) plant_soak_fault(weights.config.shape, options, launch);
-  if (options.fault != PlantedFault::kNotResident)
-    require_co_resident(prefix, launch, options.gpu);
+  if (options.fault != PlantedFault::kNotResident) require_co_resident(prefix, launch, options.gpu);
   return std::make_unique<PlainEngine>(weights, options, launch);
 }
 

@@ -96,6 +96,16 @@ TEST_CASE("where the interval is too wide, the number of processes that would te
   // ln(ratio) scatters by 0.01096, and (3.43 + 1.28) x 0.01096 / sqrt(76) lies within ln(1.012 /
   // 1.006).
   const std::string kEnough = "; to tell 1.2 % here: about 76 processes of each (--processes 76)";
+  const auto reason = [](const Report& r) {
+    return gated_row(gate_builds(r, "old", "new", {}), "ring").reason;
+  };
+  // The processes of the example begin 2 s apart, whichever of their samples stands first.
+  CHECK_THAT(reason(report_from(5, 1, 0.01)), ContainsText(kEnough + ", 152 s"));
+  Report one = report_from(5, 1, 0.01);
+  for (EngineReport& e : one.cases[0].engines) {
+    for (Sample& s : e.samples) s.start_ms = 10;
+  }
+  CHECK_THAT(reason(one), ContainsText(kEnough) && !ContainsText(kEnough + ","));
   const VersionGate wide = gate_builds(report_from(5, 1, 0.01), "old", "new", {});
   CHECK(wide.verdict == Verdict::kInconclusive);
   CHECK_THAT(gated_row(wide, "ring").reason, ContainsText(kEnough));

@@ -224,7 +224,8 @@ TEST_CASE("the ledger splits the way from an op-by-op baseline to a candidate") 
   c.engines[2].launch_trace = LaunchTrace{.tokens = 16, .graph_launches = 16, .busy_ms = 38};
   CHECK_THAT(ledger_notes(c)[0],
              ContainsText("launches for 14.30, graph saves 14.40, the rest is 2.100 ms/tok"));
-  // A baseline that is faster than the candidate is no step on its way, another candidate never is.
+  // A baseline that is faster than the candidate is no step on its way, another candidate never is; the others
+  // are, the slowest first.
   c.engines.push_back(c.engines[2]);
   c.engines[3].name = "compiled";
   c.engines[3].ms_per_tok->mean = 0.2;
@@ -235,6 +236,17 @@ TEST_CASE("the ledger splits the way from an op-by-op baseline to a candidate") 
   REQUIRE(ledger_notes(c).size() == 2);
   CHECK_THAT(ledger_notes(c)[0], ContainsText("graph saves 14.40, the rest is 2.100 ms/tok"));
   CHECK_THAT(ledger_notes(c)[1], ContainsText("graph saves 14.40, the rest is 1.000 ms/tok"));
+  c.engines.push_back(c.engines[2]);
+  c.engines[5].name = c.engines[5].resolved_name = "graph-pdl";
+  c.engines[5].ms_per_tok->mean = 0.3;
+  c.engines[1].launch_trace = LaunchTrace{.tokens = 16, .kernels = 1};
+  CHECK_THAT(
+      ledger_notes(c)[0],
+      ContainsText("launches for 14.30, graph saves 14.40, graph-pdl 2.100 more, the rest is "
+                   "0.0000 ms/tok, in one launch"));
+  CHECK_THAT(ledger_notes(c)[1], ContainsText("graph saves 14.40, the rest is 1.000 ms/tok"));
+  c.engines[1].launch_trace->kernels = 2;
+  CHECK_THAT(ledger_notes(c)[0], !ContainsText("in one launch"));
   c.engines[0].launch_trace->problem = "CUPTI: not permitted";
   CHECK(ledger_notes(c).empty());
 }

@@ -347,8 +347,8 @@ __device__ __forceinline__ void block_publish(Thread me, const LaunchParams& p, 
 }
 
 template <typename S, typename X>
-__device__ __forceinline__ bool phase_attention(const LaunchParams& p, Shared<S>& s,
-                                                const X& x, int step, int layer) {
+__device__ __forceinline__ bool phase_attention(const LaunchParams& p, Shared<S>& s, const X& x,
+                                                int step, int layer) {
   const Thread me = this_thread();
   using D = Dims<S>;
   const int position = p.position + step;

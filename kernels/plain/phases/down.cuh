@@ -9,9 +9,30 @@
 
 namespace mkbench::plain {
 
+// Leaves the phase's vector in Shared::activations.
+template <typename S>
+__device__ __forceinline__ void block_down_input(Thread me, const LaunchParams& p, Shared<S>& s) {
+  constexpr int kSize = Dims<S>::kIntermediate;
+  // 4 neighbouring elements stay neighbours in activation_index().
+  const float4* swiglu = reinterpret_cast<const float4*>(p.swiglu);
+#pragma unroll 2
+  for (int i = me.index; i < kSize / 4; i += kThreads<S>) {
+    s.activations[activation_index(4 * i, kSize) / 4] = ptx::load_l2(swiglu + i);
+  }
+  __syncthreads();
+}
+
+template <typename S>
+__device__ __forceinline__ void store_down(const LaunchParams& p, int step, int layer, int row,
+                                           float sum) {
+  p.residual[row] = sum;
+  if (p.hidden != nullptr && step + 1 == p.steps)
+    p.hidden[static_cast<size_t>(layer) * Dims<S>::kHidden + row] = sum;
+}
+
 template <typename S, typename X>
-__device__ __forceinline__ bool phase_down(const LaunchParams& p, Shared<S>& s,
-                                           const X& x, int step, int layer) {
+__device__ __forceinline__ bool phase_down(const LaunchParams& p, Shared<S>& s, const X& x,
+                                           int step, int layer) {
   const Thread me = this_thread();
   using D = Dims<S>;
   using Tile = TileMatvec<S, D::kHidden, D::kIntermediate>;
@@ -27,21 +48,12 @@ __device__ __forceinline__ bool phase_down(const LaunchParams& p, Shared<S>& s,
   tile.load([&](int t) { return row(0, t); });
 
   if (!x.block_wait(s, Phase::kDown, layer, p.position + step)) return false;
-  // 4 neighbouring elements stay neighbours in activation_index().
-  const float4* swiglu = reinterpret_cast<const float4*>(p.swiglu);
-#pragma unroll 2
-  for (int i = me.index; i < D::kIntermediate / 4; i += kThreads<S>) {
-    s.activations[activation_index(4 * i, D::kIntermediate) / 4] = ptx::load_l2(swiglu + i);
-  }
-  __syncthreads();
-  const bool keep_hidden = p.hidden != nullptr && step + 1 == p.steps;
+  block_down_input(me, p, s);
   block_matvec<Tile::kTileRows>(
       s, tile, rows.size(), row, [&](const float* row_sums, int first, int count) {
         for (int t = me.lane; t < count; t += 32) {
           const int r = rows.begin + first + t;
-          const float sum = add_segments<Tile>(p.residual[r], row_sums, t);
-          p.residual[r] = sum;
-          if (keep_hidden) p.hidden[static_cast<size_t>(layer) * D::kHidden + r] = sum;
+          store_down<S>(p, step, layer, r, add_segments<Tile>(p.residual[r], row_sums, t));
         }
       });
   if (me.warp == 0) x.warp_arrive(s);

@@ -16,8 +16,8 @@ __device__ __forceinline__ float silu(float x) {
 }
 
 template <typename S, typename X>
-__device__ __forceinline__ bool phase_gate_up(const LaunchParams& p, Shared<S>& s,
-                                              const X& x, int step, int layer) {
+__device__ __forceinline__ bool phase_gate_up(const LaunchParams& p, Shared<S>& s, const X& x,
+                                              int step, int layer) {
   const Thread me = this_thread();
   using D = Dims<S>;
   using Tile = TileMatvec<S, 2 * D::kIntermediate, D::kHidden>;

@@ -86,8 +86,8 @@ __device__ __forceinline__ Range block_head_rows(const LaunchParams& p) {
 
 // False when the launch must end, as in all phases.
 template <typename S, typename X>
-__device__ __forceinline__ bool phase_lm_head(const LaunchParams& p, Shared<S>& s,
-                                              const X& x, int step) {
+__device__ __forceinline__ bool phase_lm_head(const LaunchParams& p, Shared<S>& s, const X& x,
+                                              int step) {
   const Thread me = this_thread();
   const Range rows = block_head_rows<S>(p);
   const int first = rows.begin + me.warp;

@@ -34,7 +34,7 @@ __device__ __forceinline__ void warp_combine_head(Thread me, const LaunchParams&
   const float4* acc = reinterpret_cast<const float4*>(p.attention_acc) +
                       static_cast<size_t>(head) * kMaxSplits * D::kHeadLanes + lane % D::kHeadLanes;
   float4 out = make_float4(0, 0, 0, 0);
-#pragma unroll 4
+#pragma unroll(kCombinedAtOnce <S>)
   for (int i = 0; i < splits; ++i) {
     const float4 a = ptx::load_l2(acc + i * D::kHeadLanes);
     const float f = __shfl_sync(~0u, factor, i);
@@ -50,9 +50,23 @@ __device__ __forceinline__ void warp_combine_head(Thread me, const LaunchParams&
       make_float4(out.x * inverse, out.y * inverse, out.z * inverse, out.w * inverse);
 }
 
+// Leaves the phase's vector in Shared::activations.
+template <typename S>
+__device__ __forceinline__ void block_o_proj_input(Thread me, const LaunchParams& p, Shared<S>& s,
+                                                   int step) {
+  using D = Dims<S>;
+  const int splits = attention_splits(attended_positions(p, p.position + step),
+                                      D::kKvHeads * D::kParts, static_cast<int>(gridDim.x));
+#pragma unroll 1
+  for (int head = me.warp; head < D::kHeads; head += kWarps<S>) {
+    warp_combine_head<S>(me, p, s, head, splits);
+  }
+  __syncthreads();
+}
+
 template <typename S, typename X>
-__device__ __forceinline__ bool phase_o_proj(const LaunchParams& p, Shared<S>& s,
-                                             const X& x, int step, int layer) {
+__device__ __forceinline__ bool phase_o_proj(const LaunchParams& p, Shared<S>& s, const X& x,
+                                             int step, int layer) {
   const Thread me = this_thread();
   using D = Dims<S>;
   using Tile = TileMatvec<S, D::kHidden, D::kQ>;
@@ -67,15 +81,8 @@ __device__ __forceinline__ bool phase_o_proj(const LaunchParams& p, Shared<S>& s
   Tile tile{me};
   tile.load([&](int t) { return row(0, t); });
 
-  const int position = p.position + step;
-  if (!x.block_wait(s, Phase::kOProj, layer, position)) return false;
-  const int splits = attention_splits(attended_positions(p, position), D::kKvHeads * D::kParts,
-                                      static_cast<int>(gridDim.x));
-#pragma unroll 1
-  for (int head = me.warp; head < D::kHeads; head += kWarps<S>) {
-    warp_combine_head<S>(me, p, s, head, splits);
-  }
-  __syncthreads();
+  if (!x.block_wait(s, Phase::kOProj, layer, p.position + step)) return false;
+  block_o_proj_input(me, p, s, step);
   block_matvec<Tile::kTileRows>(
       s, tile, rows.size(), row, [&](const float* row_sums, int first, int count) {
         for (int t = me.lane; t < count; t += 32) {

@@ -21,14 +21,40 @@ __device__ __forceinline__ void warp_embed(Thread me, const LaunchParams& p, int
   for (int r = rows.begin + me.lane; r < rows.end; r += 32) p.residual[r] = widen(__ldg(row + r));
 }
 
+// Leaves the phase's vector in Shared::activations, to be multiplied by `scale` afterwards. False when a
+// logit was NaN, which ends the launch: the outputs from here on stay -1.
+template <typename S>
+__device__ __forceinline__ bool block_qkv_input(Thread me, const LaunchParams& p, Shared<S>& s,
+                                                int step, int layer, float& scale) {
+  using D = Dims<S>;
+  const unsigned short* norm = p.layers + layer * D::kLayout.stride + D::kLayout.input_norm;
+  if (layer == 0) {
+    const int token = block_select_token(me, p, s, step);
+    if (token < 0) return false;
+    if (me.warp == 0) warp_embed<S>(me, p, token);
+    const unsigned short* embedded = p.embed + static_cast<size_t>(token) * D::kHidden;
+    scale = block_rms_norm(me, s, norm, p.eps, [&](int e) { return widen(__ldg(embedded + e)); });
+  } else {
+    scale = block_rms_norm(me, s, norm, p.eps, [&](int e) { return ptx::load_l2(p.residual + e); });
+  }
+  return true;
+}
+
+template <typename S>
+__device__ __forceinline__ void store_qkv(const LaunchParams& p, int layer, int row, float sum) {
+  using D = Dims<S>;
+  if constexpr (D::kShape.qkv_bias)
+    sum += widen(__ldg(p.layers + layer * D::kLayout.stride + D::kLayout.bias + row));
+  p.qkv[row] = sum;
+}
+
 template <typename S, typename X>
-__device__ __forceinline__ bool phase_qkv(const LaunchParams& p, Shared<S>& s,
-                                          const X& x, int step, int layer) {
+__device__ __forceinline__ bool phase_qkv(const LaunchParams& p, Shared<S>& s, const X& x, int step,
+                                          int layer) {
   const Thread me = this_thread();
   using D = Dims<S>;
   using Tile = TileMatvec<S, D::kQkv, D::kHidden>;
-  const unsigned short* slab = p.layers + layer * D::kLayout.stride;
-  const unsigned short* weights = slab + D::kLayout.qkv;
+  const unsigned short* weights = p.layers + layer * D::kLayout.stride + D::kLayout.qkv;
   const Range rows = partition(D::kQkv, static_cast<int>(gridDim.x), static_cast<int>(blockIdx.x));
   auto row = [&](int first, int t) -> const unsigned short* {
     const int r = rows.begin + first + t;
@@ -39,24 +65,12 @@ __device__ __forceinline__ bool phase_qkv(const LaunchParams& p, Shared<S>& s,
 
   if (!x.block_wait(s, Phase::kQkv, layer, p.position + step)) return false;
   float scale;
-  const unsigned short* norm = slab + D::kLayout.input_norm;
-  if (layer == 0) {
-    const int token = block_select_token(me, p, s, step);
-    if (token < 0) return false;  // a NaN logit ends the launch: the outputs from here on stay -1
-    if (me.warp == 0) warp_embed<S>(me, p, token);
-    const unsigned short* embedded = p.embed + static_cast<size_t>(token) * D::kHidden;
-    scale = block_rms_norm(me, s, norm, p.eps, [&](int e) { return widen(__ldg(embedded + e)); });
-  } else {
-    scale = block_rms_norm(me, s, norm, p.eps, [&](int e) { return ptx::load_l2(p.residual + e); });
-  }
+  if (!block_qkv_input(me, p, s, step, layer, scale)) return false;
   block_matvec<Tile::kTileRows>(s, tile, rows.size(), row,
                                 [&](const float* row_sums, int first, int count) {
                                   for (int t = me.lane; t < count; t += 32) {
-                                    const int r = rows.begin + first + t;
-                                    float sum = add_segments<Tile>(0, row_sums, t) * scale;
-                                    if constexpr (D::kShape.qkv_bias)
-                                      sum += widen(__ldg(slab + D::kLayout.bias + r));
-                                    p.qkv[r] = sum;
+                                    store_qkv<S>(p, layer, rows.begin + first + t,
+                                                 add_segments<Tile>(0, row_sums, t) * scale);
                                   }
                                 });
   if (me.warp == 0) x.warp_arrive(s);

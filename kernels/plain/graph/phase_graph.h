@@ -9,11 +9,14 @@
 
 namespace mkbench::plain {
 
+// The launch of most kernels of a step of this layer shape; a null kernel if none is compiled.
+LaunchConfig graph_launch(const ModelShape& shape, int blocks);
+
 // Throws Error(kCuda) from the constructor and launch().
 class PhaseGraph {
  public:
-  // `launch` is that of a kernel of graph_kernels.h, which has been granted its shared memory.
-  PhaseGraph(const LaunchConfig& launch, int layers, bool overlap);
+  // Kernels must be compiled for the shape. `blocks`: the grid of each kernel.
+  PhaseGraph(const ModelShape& shape, int blocks, int gpu, bool overlap);
   ~PhaseGraph();
   PhaseGraph(const PhaseGraph&) = delete;
   PhaseGraph& operator=(const PhaseGraph&) = delete;

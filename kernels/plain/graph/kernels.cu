@@ -1,0 +1,226 @@
+// A device translation unit of its own: plain's phases as kernels, and what each requests ahead of its wait.
+#include "kernels/layer_shapes.h"
+#include "kernels/plain/block.cuh"
+#include "kernels/ptx_sm90.cuh"
+
+namespace mkbench::plain {
+
+// A phase whose weights a thread holds in registers: 8 warps of 128 registers leave room for another kernel's
+// block on the multiprocessor, but cannot hold a longer row.
+template <int kIndex>
+struct InRegisters {
+  static constexpr ModelShape kShape = kLayerShapes.shapes[kIndex];
+};
+template <int kIndex>
+inline constexpr int kWarps<InRegisters<kIndex>> =
+    kLayerShapes.shapes[kIndex].intermediate <= 16384 ? 8 : 16;
+
+// The LM head, beside which nothing is to run.
+template <int kIndex>
+struct HeadAlone {
+  static constexpr ModelShape kShape = kLayerShapes.shapes[kIndex];
+};
+
+// A phase whose weights are staged (staged.cuh): 16 warps of 64 registers, and no shared memory for attention.
+template <int kIndex>
+struct Staged {
+  static constexpr ModelShape kShape = kLayerShapes.shapes[kIndex];
+};
+template <int kIndex>
+struct AttentionShared<Staged<kIndex>> {};
+template <int kIndex>
+inline constexpr int kCombinedAtOnce<Staged<kIndex>> = 8;
+
+}  // namespace mkbench::plain
+
+#include "kernels/plain/graph/kernels.h"
+#include "kernels/plain/graph/staged.cuh"
+#include "kernels/plain/kernel.cuh"
+
+namespace mkbench::plain {
+namespace {
+
+__constant__ LaunchParams launch_params;
+
+// What stands between two phases: the end of a kernel.
+struct KernelExchange {
+  template <typename S>
+  __device__ __forceinline__ bool block_wait(const Shared<S>&, Phase, int, int) const {
+    ptx::wait_for_kernel_before();
+    return true;
+  }
+  template <typename S>
+  __device__ __forceinline__ void warp_arrive(const Shared<S>&) const {}
+};
+
+// The block's rows of a phase of a layer that has some.
+template <typename S>
+__device__ __forceinline__ StagedRows staged_rows(const LaunchParams& p, Phase phase, int layer) {
+  using D = Dims<S>;
+  const unsigned short* slab = p.layers + layer * D::kLayout.stride;
+  const auto own = [](const unsigned short* first, const unsigned short* second, int rows,
+                      int cols) {
+    const Range r = partition(rows, static_cast<int>(gridDim.x), static_cast<int>(blockIdx.x));
+    return StagedRows{first, second, r.begin, r.size(), cols};
+  };
+  switch (phase) {
+    case Phase::kQkv:
+      return own(slab + D::kLayout.qkv, nullptr, D::kQkv, D::kHidden);
+    case Phase::kOProj:
+      return own(slab + D::kLayout.o, nullptr, D::kHidden, D::kQ);
+    case Phase::kGateUp:
+      return own(slab + D::kLayout.gate, slab + D::kLayout.up, D::kIntermediate, D::kHidden);
+    default:
+      return own(slab + D::kLayout.down, nullptr, D::kHidden, D::kIntermediate);
+  }
+}
+
+// Reads the phase's small vectors into L1, which otherwise come from memory after the wait.
+template <typename S>
+__device__ __forceinline__ void touch_vectors(const LaunchParams& p, Phase phase, int layer,
+                                              int position) {
+  using D = Dims<S>;
+  const unsigned short* slab = p.layers + layer * D::kLayout.stride;
+  const auto touch = [](const void* from, int bytes) {
+    for (int i = 128 * static_cast<int>(threadIdx.x); i < bytes; i += 128 * kThreads<S>)
+      ptx::touch(static_cast<const char*>(from) + i);
+  };
+  if (phase == Phase::kQkv) touch(slab + D::kLayout.input_norm, 2 * D::kHidden);
+  if (phase == Phase::kGateUp) touch(slab + D::kLayout.post_norm, 2 * D::kHidden);
+  if (phase == Phase::kLmHead) touch(p.final_norm, 2 * D::kHidden);
+  if (phase != Phase::kAttention) return;
+  if constexpr (D::kShape.qk_norm) {
+    touch(slab + D::kLayout.q_norm, 2 * D::kHeadDim);
+    touch(slab + D::kLayout.k_norm, 2 * D::kHeadDim);
+  }
+  constexpr int kPairs = D::kHeadDim / 2;
+  touch(p.rope + static_cast<size_t>(position) * kPairs,
+        static_cast<int>(sizeof(RopePair)) * kPairs);
+}
+
+// What follows the request for the phase's rows.
+template <typename S, Phase kPhase>
+__device__ __forceinline__ void finish_staged(const LaunchParams& p, StagedShared<S>& s,
+                                              const StagedRows& own, int step, int layer) {
+  using D = Dims<S>;
+  const Thread me = this_thread();
+  const int row = own.begin + me.index;  // a thread stores one row at most
+  const bool has_row = me.index < own.count;
+  ptx::wait_for_kernel_before();
+  float scale = 0;
+  if constexpr (kPhase == Phase::kQkv) {
+    using Plan = StagedPlan<S, D::kQkv, D::kHidden>;
+    // A block must not end before its copies have.
+    if (!block_qkv_input(me, p, s.plain, step, layer, scale)) return wait_for_rows(s);
+    block_staged_dot<Plan, D::kHidden>(me, s, own.rows());
+    if (has_row) store_qkv<S>(p, layer, row, staged_sum<Plan>(s, me.index) * scale);
+  } else if constexpr (kPhase == Phase::kGateUp) {
+    using Plan = StagedPlan<S, 2 * D::kIntermediate, D::kHidden>;
+    const unsigned short* norm = p.layers + layer * D::kLayout.stride + D::kLayout.post_norm;
+    scale = block_rms_norm(me, s.plain, norm, p.eps,
+                           [&](int e) { return ptx::load_l2(p.residual + e); });
+    block_staged_dot<Plan, D::kHidden>(me, s, own.rows());
+    if (!has_row) return;
+    const float gate = staged_sum<Plan>(s, me.index) * scale;
+    p.swiglu[row] = silu<S>(gate) * (staged_sum<Plan>(s, own.count + me.index) * scale);
+  } else {
+    constexpr int kCols = kPhase == Phase::kOProj ? D::kQ : D::kIntermediate;
+    using Plan = StagedPlan<S, D::kHidden, kCols>;
+    const float before = has_row ? ptx::load_l2(p.residual + row) : 0;
+    if constexpr (kPhase == Phase::kOProj) {
+      block_o_proj_input(me, p, s.plain, step);
+      block_staged_dot<Plan, kCols>(me, s, own.rows());
+      if (has_row) p.residual[row] = before + staged_sum<Plan>(s, me.index);
+    } else {
+      block_down_input(me, p, s.plain);
+      block_staged_dot<Plan, kCols>(me, s, own.rows());
+      if (has_row) store_down<S>(p, step, layer, row, before + staged_sum<Plan>(s, me.index));
+    }
+  }
+}
+
+// Chooses the token, and counts the step.
+template <typename S>
+__device__ __forceinline__ void end_step(const LaunchParams& p, Shared<S>& s, int step) {
+  if (blockIdx.x != 0) return;
+  ptx::wait_for_kernel_before();
+  if (step + 1 > p.first_output) block_select_token(this_thread(), p, s, step + 1);
+  if (threadIdx.x != 0) return;
+  p.token_ns[step + 1] = ptx::global_ns();
+  *p.arrivals = static_cast<unsigned>(step + 1);
+}
+
+// What all kernels do before they wait. Returns the step, which *p.arrivals counts: no kernel of a step begins before
+// all of the step before have ended, and only the last one writes the count, so it may be read before the wait.
+template <typename S>
+__device__ __forceinline__ int begin_phase(const LaunchParams& p, Phase phase, int layer) {
+  const int step = static_cast<int>(ptx::load_relaxed(p.arrivals));
+  if (phase == Phase::kQkv && layer == 0 && blockIdx.x == 0 && threadIdx.x == 0) {
+    p.token_ns[step] = ptx::global_ns();
+    ptx::store_system(&p.status->progress_position, p.position + step);
+  }
+  touch_vectors<S>(p, phase, layer, p.position + step);
+  return step;
+}
+
+// Any phase; Phase::kCount ends the step.
+template <typename S, bool kHead>
+__global__ void __launch_bounds__(kThreads<S>, kHead || kWarps<S> == 16 ? 1 : 2)
+    graph_phase(Phase phase, int layer) {
+  extern __shared__ __align__(16) char shared[];
+  Shared<S>& s = *reinterpret_cast<Shared<S>*>(shared);
+  const LaunchParams& p = launch_params;
+  ptx::let_next_kernel_begin();
+  const int step = begin_phase<S>(p, phase, layer);
+  if constexpr (kHead) {
+    phase_lm_head<S>(p, s, KernelExchange{}, step);
+  } else if (phase == Phase::kCount) {
+    end_step(p, s, step);
+  } else {
+    run_phase(phase, p, s, KernelExchange{}, step, layer);
+  }
+}
+
+// A phase whose rows fit into the launch's shared memory.
+template <typename S>
+__global__ void __launch_bounds__(kThreads<S>, 2) staged_phase(Phase phase, int layer) {
+  extern __shared__ __align__(16) char shared[];
+  StagedShared<S>& s = *reinterpret_cast<StagedShared<S>*>(shared);
+  const LaunchParams& p = launch_params;
+  const StagedRows own = staged_rows<S>(p, phase, layer);
+  ptx::let_next_kernel_begin();
+  if (threadIdx.x == 0) request_rows(s, own);
+  const int step = begin_phase<S>(p, phase, layer);
+  if (phase == Phase::kQkv) return finish_staged<S, Phase::kQkv>(p, s, own, step, layer);
+  if (phase == Phase::kOProj) return finish_staged<S, Phase::kOProj>(p, s, own, step, layer);
+  if (phase == Phase::kGateUp) return finish_staged<S, Phase::kGateUp>(p, s, own, step, layer);
+  finish_staged<S, Phase::kDown>(p, s, own, step, layer);
+}
+
+template <typename S>
+GraphKernel kernel_of(void (*kernel)(Phase, int), size_t shared_bytes) {
+  return {reinterpret_cast<const void*>(kernel), kThreads<S>, static_cast<int>(shared_bytes)};
+}
+
+template <int kIndex>
+GraphKernels find_kernels(const ModelShape& shape) {
+  if constexpr (kIndex < kLayerShapes.count) {
+    if (!shape.same_layer_shape(kLayerShapes.shapes[kIndex]))
+      return find_kernels<kIndex + 1>(shape);
+    using R = InRegisters<kIndex>;
+    using H = HeadAlone<kIndex>;
+    using T = Staged<kIndex>;
+    return {kernel_of<R>(&graph_phase<R, false>, sizeof(Shared<R>)),
+            kernel_of<T>(&staged_phase<T>, sizeof(StagedShared<T>)),
+            kernel_of<H>(&graph_phase<H, true>, sizeof(Shared<H>))};
+  }
+  return {};
+}
+
+}  // namespace
+
+GraphKernels graph_kernels_for(const ModelShape& shape) { return find_kernels<0>(shape); }
+
+const void* graph_params_symbol() { return &launch_params; }
+
+}  // namespace mkbench::plain
