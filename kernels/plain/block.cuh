@@ -54,6 +54,10 @@ struct Dims {
 // The most dot products in a tile: one for each segment of a row (TileMatvec).
 inline constexpr int kMostRowSums = 96;
 
+// Whether a block runs on the multiprocessor where it ran in the phase before, whose L1 then holds its stores.
+template <typename S>
+inline constexpr bool kStays = true;
+
 // Splits of the context whose numerators a warp loads at once in O-projection.
 template <typename S>
 inline constexpr int kCombinedAtOnce = 4;
@@ -131,6 +135,13 @@ __device__ __forceinline__ unsigned narrow(float x) {
 // tests; 1 adds a row, -1 drops the newest one, but never the only one.
 __device__ __forceinline__ int attended_positions(const LaunchParams& p, int position) {
   return max(1, position + 1 + p.context_bias);
+}
+
+// A residual that this block alone reads and writes between two waits.
+template <typename S>
+__device__ __forceinline__ float own_residual(const LaunchParams& p, int row) {
+  if constexpr (kStays<S>) return p.residual[row];
+  return ptx::load_l2(p.residual + row);
 }
 
 __device__ __forceinline__ float warp_sum(float x) {

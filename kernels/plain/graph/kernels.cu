@@ -15,6 +15,9 @@ template <int kIndex>
 inline constexpr int kWarps<InRegisters<kIndex>> =
     kLayerShapes.shapes[kIndex].intermediate <= 16384 ? 8 : 16;
 
+template <int kIndex>
+inline constexpr bool kStays<InRegisters<kIndex>> = false;
+
 // The LM head, beside which nothing is to run.
 template <int kIndex>
 struct HeadAlone {
@@ -166,7 +169,7 @@ __device__ __forceinline__ int begin_phase(const LaunchParams& p, Phase phase, i
 // Any phase; Phase::kCount ends the step.
 template <typename S, bool kHead>
 __global__ void __launch_bounds__(kThreads<S>, kHead || kWarps<S> == 16 ? 1 : 2)
-    graph_phase(Phase phase, int layer) {
+    graph_phase(Phase phase, int layer, unsigned /*pause_ns*/) {
   extern __shared__ __align__(16) char shared[];
   Shared<S>& s = *reinterpret_cast<Shared<S>*>(shared);
   const LaunchParams& p = launch_params;
@@ -183,13 +186,14 @@ __global__ void __launch_bounds__(kThreads<S>, kHead || kWarps<S> == 16 ? 1 : 2)
 
 // A phase whose rows fit into the launch's shared memory.
 template <typename S>
-__global__ void __launch_bounds__(kThreads<S>, 2) staged_phase(Phase phase, int layer) {
+__global__ void __launch_bounds__(kThreads<S>, 2)
+    staged_phase(Phase phase, int layer, unsigned pause_ns) {
   extern __shared__ __align__(16) char shared[];
   StagedShared<S>& s = *reinterpret_cast<StagedShared<S>*>(shared);
   const LaunchParams& p = launch_params;
   const StagedRows own = staged_rows<S>(p, phase, layer);
   ptx::let_next_kernel_begin();
-  if (threadIdx.x == 0) request_rows(s, own);
+  if (threadIdx.x == 0) request_rows(s, own, pause_ns);
   const int step = begin_phase<S>(p, phase, layer);
   if (phase == Phase::kQkv) return finish_staged<S, Phase::kQkv>(p, s, own, step, layer);
   if (phase == Phase::kOProj) return finish_staged<S, Phase::kOProj>(p, s, own, step, layer);
@@ -198,7 +202,7 @@ __global__ void __launch_bounds__(kThreads<S>, 2) staged_phase(Phase phase, int 
 }
 
 template <typename S>
-GraphKernel kernel_of(void (*kernel)(Phase, int), size_t shared_bytes) {
+GraphKernel kernel_of(void (*kernel)(Phase, int, unsigned), size_t shared_bytes) {
   return {reinterpret_cast<const void*>(kernel), kThreads<S>, static_cast<int>(shared_bytes)};
 }
 

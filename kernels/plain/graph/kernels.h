@@ -8,7 +8,7 @@ namespace mkbench::plain {
 // Most rows that a block of a staged kernel takes.
 inline constexpr int kMostStagedRows = 96;
 
-// Arguments of all kernels: Phase, layer. On a grid of the engine's size.
+// Arguments of all kernels: Phase, layer, and for how many ns a staged one waits before it requests its rows. On a grid of the engine's size.
 struct GraphKernel {
   const void* kernel = nullptr;
   int threads = 0;

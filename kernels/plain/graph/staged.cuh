@@ -17,7 +17,6 @@ struct StagedShared {
   alignas(16) unsigned short rows[8];
 };
 
-inline constexpr unsigned kPauseNs = 600;
 // Both segments of a row have a sum.
 static_assert(kMostStagedRows <= kMostRowSums);
 
@@ -29,17 +28,17 @@ struct StagedRows {
   __device__ __forceinline__ int rows() const { return second == nullptr ? count : 2 * count; }
 };
 
-// Thread 0 calls this. A block barrier must stand between this call and block_staged_dot().
+// Thread 0 calls this. A block barrier must stand between this call and block_staged_dot(). The copies begin after
+// pause_ns.
 template <typename S>
-__device__ __forceinline__ void request_rows(StagedShared<S>& s, const StagedRows& own) {
+__device__ __forceinline__ void request_rows(StagedShared<S>& s, const StagedRows& own,
+                                             unsigned pause_ns) {
   const unsigned full = ptx::shared_address(&s.full), to = ptx::shared_address(s.rows);
   ptx::barrier_init(full, 1);
   ptx::barrier_init_fence();
   ptx::barrier_expect(full, static_cast<unsigned>(2 * own.rows() * own.cols));
   if (own.count == 0) return;
-  // The kernel before, whose wait has just ended, reads its vector first: its loads would queue behind these
-  // copies (NVIDIA H200, Qwen3-0.6B: 504 us a token, without the pause 522).
-  for (const unsigned long long begun = ptx::global_ns(); ptx::global_ns() - begun < kPauseNs;) {
+  for (const unsigned long long begun = ptx::global_ns(); ptx::global_ns() - begun < pause_ns;) {
   }
   const unsigned long long policy = ptx::evict_first_policy();
   const size_t at = static_cast<size_t>(own.begin) * own.cols;

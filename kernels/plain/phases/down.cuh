@@ -53,7 +53,7 @@ __device__ __forceinline__ bool phase_down(const LaunchParams& p, Shared<S>& s, 
       s, tile, rows.size(), row, [&](const float* row_sums, int first, int count) {
         for (int t = me.lane; t < count; t += 32) {
           const int r = rows.begin + first + t;
-          store_down<S>(p, step, layer, r, add_segments<Tile>(p.residual[r], row_sums, t));
+          store_down<S>(p, step, layer, r, add_segments<Tile>(own_residual<S>(p, r), row_sums, t));
         }
       });
   if (me.warp == 0) x.warp_arrive(s);

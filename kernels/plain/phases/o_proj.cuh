@@ -86,7 +86,8 @@ __device__ __forceinline__ bool phase_o_proj(const LaunchParams& p, Shared<S>& s
   block_matvec<Tile::kTileRows>(
       s, tile, rows.size(), row, [&](const float* row_sums, int first, int count) {
         for (int t = me.lane; t < count; t += 32) {
-          p.residual[rows.begin + first + t] += add_segments<Tile>(0, row_sums, t);
+          const int r = rows.begin + first + t;
+          p.residual[r] = own_residual<S>(p, r) + add_segments<Tile>(0, row_sums, t);
         }
       });
   if (me.warp == 0) x.warp_arrive(s);
