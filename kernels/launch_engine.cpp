@@ -18,6 +18,8 @@ LaunchEngine::LaunchEngine(LaunchEngineTraits traits, const ModelConfig& config,
       resident_(co_resident_blocks(launch, traits_.gpu)),
       hidden_(static_cast<size_t>(config.shape.layers) * static_cast<size_t>(config.shape.hidden)),
       cycles_(2) {
+  // Kernels that do not write their clock leave it unknown.
+  MKBENCH_CUDA(cudaMemset(cycles_.get(), 0, cycles_.bytes()));
   cudaDeviceProp properties{};
   MKBENCH_CUDA(cudaGetDeviceProperties(&properties, traits_.gpu));
   device_name_ = "cuda:" + std::to_string(traits_.gpu) + " " + properties.name;

@@ -16,11 +16,6 @@ __device__ __forceinline__ uint4 load_weights(const void* p) {
   return v;
 }
 
-// Reads into L1 and L2 what is loaded later, past no L1, by others of this multiprocessor.
-__device__ __forceinline__ void touch(const void* p) {
-  asm volatile("{.reg .b32 unused; ld.global.nc.b32 unused, [%0];}" ::"l"(p));
-}
-
 // Loads of values that other blocks wrote in this launch: from L2, where their stores are, never
 // from this multiprocessor's L1. They are volatile and have a memory clobber, so that the compiler
 // does not move them above the wait that makes the value valid.

@@ -7,14 +7,15 @@
 
 namespace mkbench::ptx {
 
-// --- Launches that overlap. Both do nothing in a kernel that was not launched so.
+// --- Programmatic dependent launch. In a kernel that was launched without it, neither does anything.
 
 // Lets the kernel that was launched after this one begin, once all blocks have called this or ended.
 __device__ __forceinline__ void let_next_kernel_begin() {
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 }
 
-// Waits until the kernel that was launched before this one has ended and its stores are visible.
+// Waits until the kernel that was launched before this one has ended and its stores are visible. Where all blocks of
+// all kernels call this, that holds for all kernels before.
 __device__ __forceinline__ void wait_for_kernel_before() {
   asm volatile("griddepcontrol.wait;" ::: "memory");
 }

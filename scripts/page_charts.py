@@ -14,7 +14,7 @@ VEGA_LITE = "6.4"  # version of Vega-Lite
 SHAPES = ("circle", "square", "diamond", "triangle-up", "triangle-down", "cross", "triangle-right", "triangle-left")
 SLOTS = 8  # colours --c0 to --c7
 # Colour slots that engines take if they are free, so that an engine has one colour in most charts.
-PREFERRED = {"eager": 0, "graph": 1, "compiled": 2, "plain": 3, "megakernel": 3, "host-twin": 3, "ring": 4}
+PREFERRED = {"eager": 0, "graph": 1, "compiled": 2, "graph-pdl": 5, "graph-serial": 6, "plain": 3, "megakernel": 3, "host-twin": 3, "ring": 4}
 CEILING = "ceiling"
 VERDICTS = {"FASTER": ("--faster", "triangle-right"), "SLOWER": ("--slower", "triangle-left"),
             "SAME": ("--ink-2", "square"), "INCONCLUSIVE": ("--ink-2", "circle")}

@@ -79,7 +79,7 @@ std::string evidence_text(const RatioIntervals& ratio, const RelativeRatio* rela
   return text;
 }
 
-// Seconds that a case takes for one process of each engine, by when the engine's processes began; 0 with one.
+// Mean seconds from the first sample of an engine's process to that of the next; 0 with one process.
 double seconds_a_process(const std::vector<Sample>& samples) {
   std::map<int, double> begun;  // the first sample's start, by process
   for (const Sample& s : samples) begun.emplace(s.process, s.start_ms);
@@ -95,7 +95,7 @@ std::string more_processes(const RatioIntervals& ratio, double allowed, double s
   if (told || enough <= std::min(ratio.usual.base_processes, ratio.usual.head_processes)) return {};
   return fmt::format("; to tell {:g} % here: about {} processes of each (--processes {}){}",
                      200 * allowed, enough, enough,
-                     seconds > 0 ? ", " + duration_text(seconds * enough) : "");
+                     seconds > 0 ? ", " + duration_text(seconds * enough) + " for this case" : "");
 }
 
 void compare_times(const EngineReport& base, const EngineReport& head, const Control& control,

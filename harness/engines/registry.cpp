@@ -54,8 +54,9 @@ constexpr EngineRow kRows[] = {
      .roles = kCandidate | kYardstick,
      .cuda = true},
     {.name = "graph-pdl",
-     .help = "graph-serial whose kernels begin, and request their weights, before the one before "
-             "them has ended (programmatic dependent launch)",
+     .help =
+         "graph-serial whose kernels begin while the one before runs, and request their weights "
+         "(programmatic dependent launch; sm_90 and later)",
      .host = HostKind::kCuda,
      .precision = kFp32Accumulate,
      .roles = kCandidate | kYardstick,

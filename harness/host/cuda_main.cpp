@@ -1,4 +1,4 @@
-// mkbench-host-cuda: the host of ring, plain, host-twin, ceiling and plugins. It also answers
+// mkbench-host-cuda: the host of ring, plain, graphs of its phases, host-twin, ceiling and plugins. It also answers
 // questions about the GPUs.
 #include "harness/device/launch_recorder.h"
 #include "harness/host/card_work.h"

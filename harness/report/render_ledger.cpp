@@ -45,7 +45,7 @@ std::vector<std::string> ledger_notes(const CaseReport& c) {
         fmt::format("from {} ({} ms/tok) to {} ({}): the card is idle between {}'s launches for {}",
                     engine_label(*start), digits(from), engine_label(e), digits(to),
                     engine_label(*start), digits(std::max(0.0, from - works)));
-    // What launches cost, then what each better graph gives.
+    // The graphs on the way, the slowest first, and by how much each is faster than the one before.
     double before = from;
     for (const EngineReport* graph : traced_baselines(c, [=](const EngineReport& other) {
            const double ms = other.ms_per_tok->mean;
@@ -58,7 +58,8 @@ std::vector<std::string> ledger_notes(const CaseReport& c) {
       before = ms;
     }
     const double rest = (before == from ? works : before) - to;
-    const bool one_launch = was_traced(e) && e.launch_trace->launches() == 1;
+    const bool one_launch =
+        was_traced(e) && e.launch_trace->kernels == 1 && e.launch_trace->graph_launches == 0;
     notes.push_back(fmt::format("{}, the rest is {} ms/tok{}", text, digits(rest),
                                 one_launch ? ", in one launch" : ""));
   }

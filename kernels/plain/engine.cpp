@@ -37,6 +37,7 @@ extern const EngineMaker plain_maker{.name = "plain",
                                      .timelines = true,
                                      .shows = true,
                                      .position_word = LaunchEngine::position_word};
+// No libraries are made of these.
 extern const EngineMaker graph_serial_maker{.name = "graph-serial", .make = make, .bytes = bytes};
 extern const EngineMaker graph_pdl_maker{.name = "graph-pdl", .make = make, .bytes = bytes};
 

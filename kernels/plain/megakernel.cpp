@@ -78,6 +78,16 @@ LaunchConfig launch_config(const ModelShape& shape, const PlainOptions& options)
       .shared_bytes = plain::shared_bytes_for(shape)};
 }
 
+void require_sm90(const std::string& prefix, int gpu) {
+  int major = 0, minor = 0;
+  MKBENCH_CUDA(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, gpu));
+  MKBENCH_CUDA(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, gpu));
+  if (major < 9)
+    throw Error(ErrorKind::kUnsupportedDevice,
+                prefix + ": GPU " + std::to_string(gpu) + " is of compute capability " +
+                    std::to_string(major) + "." + std::to_string(minor) + ", wanted 9.0 or later");
+}
+
 class PlainEngine final : public LaunchEngine {
  public:
   PlainEngine(const ModelWeights& weights, const PlainOptions& options, const LaunchConfig& launch)
@@ -266,8 +276,6 @@ class PlainEngine final : public LaunchEngine {
 
   int64_t start(void* argument) override {
     if (!graph_) return LaunchEngine::start(argument);
-    // No block sees a whole launch, so the clock is not known.
-    MKBENCH_CUDA(cudaMemsetAsync(params_.cycles, 0, 2 * sizeof *params_.cycles));
     graph_->launch(params_);
     return params_.steps;
   }
@@ -364,6 +372,7 @@ std::unique_ptr<Engine> make_plain(const ModelWeights& weights, const PlainOptio
   check_context(prefix, weights.config, options.max_context);
   check_cache_index(prefix, weights.config.shape, options.max_context);
   use_device(prefix, options.gpu);
+  if (options.launch != PlainLaunch::kOne) require_sm90(prefix, options.gpu);
   check_memory(prefix, plain_device_bytes(weights.config, options),
                bytes_per_position(weights.config.shape), options.max_context);
   LaunchConfig launch = launch_config(weights.config.shape, options);

@@ -13,6 +13,7 @@ namespace mkbench {
 
 // What decodes a token: a share of one launch, or a graph of a kernel for each phase, each of which
 // begins when the one before it has ended, or earlier by programmatic dependent launch.
+// `kernel`, `stall_block`, `spin_scale` and faults inside of kernels are for a launch alone.
 enum class PlainLaunch { kOne, kGraph, kGraphOverlapping };
 std::string plain_name(PlainLaunch launch);  // "plain", "graph-serial", "graph-pdl"
 

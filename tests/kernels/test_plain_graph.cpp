@@ -22,7 +22,7 @@ bool no_card() {
          major < 9;
 }
 
-// A grid of three blocks has more rows a block than can be staged: the phases then hold them in registers.
+// On a grid of three blocks the rows of gate_up, and of most models' qkv, do not fit, and stay in registers.
 TEST_CASE("a graph of plain's phases agrees with the oracle, lengths 1 to 1,025", "[graph]") {
   if (no_card()) SKIP_TEST("no GPU of sm_90");
   const std::string name =

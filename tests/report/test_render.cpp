@@ -245,8 +245,11 @@ TEST_CASE("the ledger splits the way from an op-by-op baseline to a candidate") 
       ContainsText("launches for 14.30, graph saves 14.40, graph-pdl 2.100 more, the rest is "
                    "0.0000 ms/tok, in one launch"));
   CHECK_THAT(ledger_notes(c)[1], ContainsText("graph saves 14.40, the rest is 1.000 ms/tok"));
-  c.engines[1].launch_trace->kernels = 2;
-  CHECK_THAT(ledger_notes(c)[0], !ContainsText("in one launch"));
+  for (const auto& [kernels, graphs] : {std::pair{2, 0}, {0, 1}, {1, 1}}) {
+    c.engines[1].launch_trace->kernels = kernels;
+    c.engines[1].launch_trace->graph_launches = graphs;
+    CHECK_THAT(ledger_notes(c)[0], !ContainsText("in one launch"));
+  }
   c.engines[0].launch_trace->problem = "CUPTI: not permitted";
   CHECK(ledger_notes(c).empty());
 }

@@ -15,9 +15,6 @@ template <int kIndex>
 inline constexpr int kWarps<InRegisters<kIndex>> =
     kLayerShapes.shapes[kIndex].intermediate <= 16384 ? 8 : 16;
 
-template <int kIndex>
-inline constexpr bool kStays<InRegisters<kIndex>> = false;
-
 // The LM head, beside which nothing is to run.
 template <int kIndex>
 struct HeadAlone {
@@ -29,6 +26,14 @@ template <int kIndex>
 struct Staged {
   static constexpr ModelShape kShape = kLayerShapes.shapes[kIndex];
 };
+// Blocks of different kernels share a multiprocessor's L1, and none of them stays there.
+template <int kIndex>
+inline constexpr bool kStays<InRegisters<kIndex>> = false;
+template <int kIndex>
+inline constexpr bool kStays<HeadAlone<kIndex>> = false;
+template <int kIndex>
+inline constexpr bool kStays<Staged<kIndex>> = false;
+
 template <int kIndex>
 struct AttentionShared<Staged<kIndex>> {};
 template <int kIndex>
@@ -45,7 +50,7 @@ namespace {
 
 __constant__ LaunchParams launch_params;
 
-// What stands between two phases: the end of a kernel.
+// The exchange of phases that are kernels: the end of the kernel before.
 struct KernelExchange {
   template <typename S>
   __device__ __forceinline__ bool block_wait(const Shared<S>&, Phase, int, int) const {
@@ -56,7 +61,7 @@ struct KernelExchange {
   __device__ __forceinline__ void warp_arrive(const Shared<S>&) const {}
 };
 
-// The block's rows of a phase of a layer that has some.
+// The block's rows of qkv, o_proj, gate_up or down.
 template <typename S>
 __device__ __forceinline__ StagedRows staged_rows(const LaunchParams& p, Phase phase, int layer) {
   using D = Dims<S>;
@@ -78,29 +83,6 @@ __device__ __forceinline__ StagedRows staged_rows(const LaunchParams& p, Phase p
   }
 }
 
-// Reads the phase's small vectors into L1, which otherwise come from memory after the wait.
-template <typename S>
-__device__ __forceinline__ void touch_vectors(const LaunchParams& p, Phase phase, int layer,
-                                              int position) {
-  using D = Dims<S>;
-  const unsigned short* slab = p.layers + layer * D::kLayout.stride;
-  const auto touch = [](const void* from, int bytes) {
-    for (int i = 128 * static_cast<int>(threadIdx.x); i < bytes; i += 128 * kThreads<S>)
-      ptx::touch(static_cast<const char*>(from) + i);
-  };
-  if (phase == Phase::kQkv) touch(slab + D::kLayout.input_norm, 2 * D::kHidden);
-  if (phase == Phase::kGateUp) touch(slab + D::kLayout.post_norm, 2 * D::kHidden);
-  if (phase == Phase::kLmHead) touch(p.final_norm, 2 * D::kHidden);
-  if (phase != Phase::kAttention) return;
-  if constexpr (D::kShape.qk_norm) {
-    touch(slab + D::kLayout.q_norm, 2 * D::kHeadDim);
-    touch(slab + D::kLayout.k_norm, 2 * D::kHeadDim);
-  }
-  constexpr int kPairs = D::kHeadDim / 2;
-  touch(p.rope + static_cast<size_t>(position) * kPairs,
-        static_cast<int>(sizeof(RopePair)) * kPairs);
-}
-
 // What follows the request for the phase's rows.
 template <typename S, Phase kPhase>
 __device__ __forceinline__ void finish_staged(const LaunchParams& p, StagedShared<S>& s,
@@ -113,7 +95,7 @@ __device__ __forceinline__ void finish_staged(const LaunchParams& p, StagedShare
   float scale = 0;
   if constexpr (kPhase == Phase::kQkv) {
     using Plan = StagedPlan<S, D::kQkv, D::kHidden>;
-    // A block must not end before its copies have.
+    // Without a token nothing is computed; but a block must not end before its copies have.
     if (!block_qkv_input(me, p, s.plain, step, layer, scale)) return wait_for_rows(s);
     block_staged_dot<Plan, D::kHidden>(me, s, own.rows());
     if (has_row) store_qkv<S>(p, layer, row, staged_sum<Plan>(s, me.index) * scale);
@@ -142,27 +124,25 @@ __device__ __forceinline__ void finish_staged(const LaunchParams& p, StagedShare
   }
 }
 
-// Chooses the token, and counts the step.
+// Chooses the token, and counts the step. Block 0 alone calls this.
 template <typename S>
 __device__ __forceinline__ void end_step(const LaunchParams& p, Shared<S>& s, int step) {
-  if (blockIdx.x != 0) return;
   ptx::wait_for_kernel_before();
   if (step + 1 > p.first_output) block_select_token(this_thread(), p, s, step + 1);
+  __syncthreads();  // all threads have read the count
   if (threadIdx.x != 0) return;
   p.token_ns[step + 1] = ptx::global_ns();
   *p.arrivals = static_cast<unsigned>(step + 1);
 }
 
-// What all kernels do before they wait. Returns the step, which *p.arrivals counts: no kernel of a step begins before
+// What kernels do before they wait. Returns the step, which *p.arrivals counts: no kernel of a step begins before
 // all of the step before have ended, and only the last one writes the count, so it may be read before the wait.
-template <typename S>
 __device__ __forceinline__ int begin_phase(const LaunchParams& p, Phase phase, int layer) {
   const int step = static_cast<int>(ptx::load_relaxed(p.arrivals));
   if (phase == Phase::kQkv && layer == 0 && blockIdx.x == 0 && threadIdx.x == 0) {
     p.token_ns[step] = ptx::global_ns();
     ptx::store_system(&p.status->progress_position, p.position + step);
   }
-  touch_vectors<S>(p, phase, layer, p.position + step);
   return step;
 }
 
@@ -174,7 +154,8 @@ __global__ void __launch_bounds__(kThreads<S>, kHead || kWarps<S> == 16 ? 1 : 2)
   Shared<S>& s = *reinterpret_cast<Shared<S>*>(shared);
   const LaunchParams& p = launch_params;
   ptx::let_next_kernel_begin();
-  const int step = begin_phase<S>(p, phase, layer);
+  if (phase == Phase::kCount && blockIdx.x != 0) return;
+  const int step = begin_phase(p, phase, layer);
   if constexpr (kHead) {
     phase_lm_head<S>(p, s, KernelExchange{}, step);
   } else if (phase == Phase::kCount) {
@@ -194,7 +175,7 @@ __global__ void __launch_bounds__(kThreads<S>, 2)
   const StagedRows own = staged_rows<S>(p, phase, layer);
   ptx::let_next_kernel_begin();
   if (threadIdx.x == 0) request_rows(s, own, pause_ns);
-  const int step = begin_phase<S>(p, phase, layer);
+  const int step = begin_phase(p, phase, layer);
   if (phase == Phase::kQkv) return finish_staged<S, Phase::kQkv>(p, s, own, step, layer);
   if (phase == Phase::kOProj) return finish_staged<S, Phase::kOProj>(p, s, own, step, layer);
   if (phase == Phase::kGateUp) return finish_staged<S, Phase::kGateUp>(p, s, own, step, layer);
@@ -206,6 +187,12 @@ GraphKernel kernel_of(void (*kernel)(Phase, int, unsigned), size_t shared_bytes)
   return {reinterpret_cast<const void*>(kernel), kThreads<S>, static_cast<int>(shared_bytes)};
 }
 
+// Whether a block's rows of the smallest matrix, O-projection's, fit into half of a multiprocessor's shared memory
+// on a card with twice as many multiprocessors as usual.
+constexpr bool can_stage(const ModelShape& s) {
+  return 2 * ceil_div(s.hidden, 2 * kUsualBlocks) * s.q_width() <= 113 * 1024;
+}
+
 template <int kIndex>
 GraphKernels find_kernels(const ModelShape& shape) {
   if constexpr (kIndex < kLayerShapes.count) {
@@ -214,9 +201,12 @@ GraphKernels find_kernels(const ModelShape& shape) {
     using R = InRegisters<kIndex>;
     using H = HeadAlone<kIndex>;
     using T = Staged<kIndex>;
-    return {kernel_of<R>(&graph_phase<R, false>, sizeof(Shared<R>)),
-            kernel_of<T>(&staged_phase<T>, sizeof(StagedShared<T>)),
-            kernel_of<H>(&graph_phase<H, true>, sizeof(Shared<H>))};
+    GraphKernels found{.registers = kernel_of<R>(&graph_phase<R, false>, sizeof(Shared<R>)),
+                       .staged = {},
+                       .head = kernel_of<H>(&graph_phase<H, true>, sizeof(Shared<H>))};
+    if constexpr (can_stage(T::kShape))
+      found.staged = kernel_of<T>(&staged_phase<T>, sizeof(StagedShared<T>));
+    return found;
   }
   return {};
 }

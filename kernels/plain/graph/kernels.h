@@ -8,7 +8,8 @@ namespace mkbench::plain {
 // Most rows that a block of a staged kernel takes.
 inline constexpr int kMostStagedRows = 96;
 
-// Arguments of all kernels: Phase, layer, and for how many ns a staged one waits before it requests its rows. On a grid of the engine's size.
+// Arguments of all kernels: Phase, layer, and for how many ns a staged one pauses before it requests its
+// rows. On a grid of the engine's size.
 struct GraphKernel {
   const void* kernel = nullptr;
   int threads = 0;
@@ -17,8 +18,9 @@ struct GraphKernel {
 
 struct GraphKernels {
   GraphKernel registers;  // any phase of a layer, and Phase::kCount, which ends a step
-  GraphKernel staged;     // a phase of a layer whose rows fit into shared memory; not attention
-  GraphKernel head;       // the LM head
+  // A phase of a layer whose rows fit into shared memory; not attention. Null where no phase's rows fit.
+  GraphKernel staged;
+  GraphKernel head;  // the LM head
 };
 
 // The kernels for this layer shape, for cards of sm_90 and later; null kernels if none are compiled.

@@ -17,7 +17,7 @@ struct StagedShared {
   alignas(16) unsigned short rows[8];
 };
 
-// Both segments of a row have a sum.
+// row_sums has room for two sums of each row.
 static_assert(kMostStagedRows <= kMostRowSums);
 
 // The block's rows [begin, begin + count) of one or two matrices (gate and up), each `cols` wide.
@@ -81,7 +81,7 @@ __device__ __forceinline__ void block_staged_dot(Thread me, StagedShared<S>& s, 
       const float4 a = s.plain.activations[octet], b = s.plain.activations[octet + kCols / 8];
 #pragma unroll
       for (int i = 0; i < Plan::kRows; ++i) {
-        const int row = min(first + i * Plan::kStride, rows - 1);  // a sum too many, not stored
+        const int row = min(first + i * Plan::kStride, rows - 1);  // past the last: not stored
         sums[i] = dot_octet(weights[row * (kCols / 8) + octet], a, b, sums[i]);
       }
     }

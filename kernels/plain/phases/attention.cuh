@@ -17,7 +17,7 @@ namespace mkbench::plain {
 
 template <typename S>
 inline constexpr int kRowGroups = kThreads<S> / Dims<S>::kRowLanes;
-// Positions whose K and V rows a row group loads at once, 16 KB a block for each position. One more
+// Positions whose K and V rows a row group loads at once, 16 KB for each position in a block of 16 warps. One more
 // spills registers, which also hold the sums of every query head of the item.
 template <typename S>
 inline constexpr int kRowsInFlight = Dims<S>::kPartHeads <= 2 ? 3 : 1;

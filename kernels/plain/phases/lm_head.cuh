@@ -2,7 +2,7 @@
 // Reads  residual (hidden) fp32; final norm (hidden), W_head (vocab, hidden) bf16.
 // Writes best (gridDim.x): {ordered logit, inverted row}; logits (vocab) and normed (hidden), which is
 //        RMSNorm(residual), fp32 when asked for.
-// A block takes a contiguous range of rows, a warp every 16th of them: it computes one or two rows
+// A block takes a contiguous range of rows, a warp every kWarps-th of them: it computes one or two rows
 // while the next ones are being loaded.
 #pragma once
 

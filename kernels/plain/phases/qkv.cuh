@@ -22,7 +22,8 @@ __device__ __forceinline__ void warp_embed(Thread me, const LaunchParams& p, int
 }
 
 // Leaves the phase's vector in Shared::activations, to be multiplied by `scale` afterwards. False when a
-// logit was NaN, which ends the launch: the outputs from here on stay -1.
+// logit was NaN. That ends plain's launch, so that the outputs from here on stay -1; in a graph later phases and steps
+// run on old values, and the host drops their ids.
 template <typename S>
 __device__ __forceinline__ bool block_qkv_input(Thread me, const LaunchParams& p, Shared<S>& s,
                                                 int step, int layer, float& scale) {
