@@ -55,6 +55,8 @@ struct StagedPlan {
   static constexpr int kStride = kWarps<S> / kSplit;                  // between a warp's rows
   static constexpr int kWanted = ceil_div(kBlockRows, kStride);
   static constexpr int kRows = kWanted < 3 ? kWanted : 3;       // that a warp multiplies at once
+  // Octets at once; CUDA 12.8 spills with more of wide rows.
+  static constexpr int kUnrolled = (kRows < 3 ? 4 : 2) / (kCols <= 1024 || kRows == 1 ? 1 : 2);
   static constexpr int kSegment = ceil_div(kCols / 8, kSplit);  // octets of a warp's part of a row
 };
 
@@ -76,7 +78,7 @@ __device__ __forceinline__ void block_staged_dot(Thread me, StagedShared<S>& s, 
 #pragma unroll 1
   for (int first = me.warp / Plan::kSplit; first < rows; first += Plan::kRows * Plan::kStride) {
     float sums[Plan::kRows] = {};
-#pragma unroll(Plan::kRows < 3 ? 4 : 2)
+#pragma unroll(Plan::kUnrolled)
     for (int octet = begin + me.lane; octet < end; octet += 32) {
       const float4 a = s.plain.activations[octet], b = s.plain.activations[octet + kCols / 8];
 #pragma unroll
