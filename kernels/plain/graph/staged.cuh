@@ -54,7 +54,7 @@ struct StagedPlan {
   static constexpr int kSplit = 2 * kBlockRows <= kWarps<S> ? 2 : 1;  // warps that share a row
   static constexpr int kStride = kWarps<S> / kSplit;                  // between a warp's rows
   static constexpr int kWanted = ceil_div(kBlockRows, kStride);
-  static constexpr int kRows = kWanted < 3 ? kWanted : 3;       // that a warp multiplies at once
+  static constexpr int kRows = kWanted < 3 ? kWanted : 3;  // that a warp multiplies at once
   // Octets at once; CUDA 12.8 spills with more of wide rows.
   static constexpr int kUnrolled = (kRows < 3 ? 4 : 2) / (kCols <= 1024 || kRows == 1 ? 1 : 2);
   static constexpr int kSegment = ceil_div(kCols / 8, kSplit);  // octets of a warp's part of a row
