@@ -93,18 +93,18 @@ __device__ __forceinline__ void finish_staged(const LaunchParams& p, StagedShare
   const int row = own.begin + me.index;  // a thread stores one row at most
   const bool has_row = me.index < own.count;
   ptx::wait_for_kernel_before();
-  float scale = 0;
   if constexpr (kPhase == Phase::kQkv) {
     using Plan = StagedPlan<S, D::kQkv, D::kHidden>;
     // Without a token nothing is computed; but a block must not end before its copies have.
-    if (!block_qkv_input(me, p, s.plain, step, layer, scale)) return wait_for_rows(s);
+    const float scale = block_qkv_input(me, p, s.plain, step, layer);
+    if (scale < 0) return wait_for_rows(s);
     block_staged_dot<Plan, D::kHidden>(me, s, own.rows());
     if (has_row) store_qkv<S>(p, layer, row, staged_sum<Plan>(s, me.index) * scale);
   } else if constexpr (kPhase == Phase::kGateUp) {
     using Plan = StagedPlan<S, 2 * D::kIntermediate, D::kHidden>;
     const unsigned short* norm = p.layers + layer * D::kLayout.stride + D::kLayout.post_norm;
-    scale = block_rms_norm(me, s.plain, norm, p.eps,
-                           [&](int e) { return ptx::load_l2(p.residual + e); });
+    const float scale = block_rms_norm(me, s.plain, norm, p.eps,
+                                       [&](int e) { return ptx::load_l2(p.residual + e); });
     block_staged_dot<Plan, D::kHidden>(me, s, own.rows());
     if (!has_row) return;
     const float gate = staged_sum<Plan>(s, me.index) * scale;
@@ -120,7 +120,8 @@ __device__ __forceinline__ void finish_staged(const LaunchParams& p, StagedShare
     } else {
       block_down_input(me, p, s.plain);
       block_staged_dot<Plan, kCols>(me, s, own.rows());
-      if (has_row) store_down<S>(p, step, layer, row, before + staged_sum<Plan>(s, me.index));
+      if (has_row)
+        store_down<S>(p, keeps_hidden(p, step), layer, row, before + staged_sum<Plan>(s, me.index));
     }
   }
 }

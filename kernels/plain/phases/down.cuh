@@ -22,12 +22,16 @@ __device__ __forceinline__ void block_down_input(Thread me, const LaunchParams& 
   __syncthreads();
 }
 
+// Whether the step's hidden states were asked for.
+__device__ __forceinline__ bool keeps_hidden(const LaunchParams& p, int step) {
+  return p.hidden != nullptr && step + 1 == p.steps;
+}
+
 template <typename S>
-__device__ __forceinline__ void store_down(const LaunchParams& p, int step, int layer, int row,
-                                           float sum) {
+__device__ __forceinline__ void store_down(const LaunchParams& p, bool keep_hidden, int layer,
+                                           int row, float sum) {
   p.residual[row] = sum;
-  if (p.hidden != nullptr && step + 1 == p.steps)
-    p.hidden[static_cast<size_t>(layer) * Dims<S>::kHidden + row] = sum;
+  if (keep_hidden) p.hidden[static_cast<size_t>(layer) * Dims<S>::kHidden + row] = sum;
 }
 
 template <typename S, typename X>
@@ -49,11 +53,13 @@ __device__ __forceinline__ bool phase_down(const LaunchParams& p, Shared<S>& s, 
 
   if (!x.block_wait(s, Phase::kDown, layer, p.position + step)) return false;
   block_down_input(me, p, s);
+  const bool keep_hidden = keeps_hidden(p, step);
   block_matvec<Tile::kTileRows>(
       s, tile, rows.size(), row, [&](const float* row_sums, int first, int count) {
         for (int t = me.lane; t < count; t += 32) {
           const int r = rows.begin + first + t;
-          store_down<S>(p, step, layer, r, add_segments<Tile>(own_residual<S>(p, r), row_sums, t));
+          store_down<S>(p, keep_hidden, layer, r,
+                        add_segments<Tile>(own_residual<S>(p, r), row_sums, t));
         }
       });
   if (me.warp == 0) x.warp_arrive(s);

@@ -21,24 +21,21 @@ __device__ __forceinline__ void warp_embed(Thread me, const LaunchParams& p, int
   for (int r = rows.begin + me.lane; r < rows.end; r += 32) p.residual[r] = widen(__ldg(row + r));
 }
 
-// Leaves the phase's vector in Shared::activations, to be multiplied by `scale` afterwards. False when a
-// logit was NaN. That ends plain's launch, so that the outputs from here on stay -1; in a graph later phases and steps
-// run on old values, and the host drops their ids.
+// Leaves the phase's vector in Shared::activations and returns the factor of its products; -1 when a logit was NaN.
+// That ends plain's launch, so that the outputs from here on stay -1; in a graph later phases and steps run on old
+// values, and the host drops their ids.
 template <typename S>
-__device__ __forceinline__ bool block_qkv_input(Thread me, const LaunchParams& p, Shared<S>& s,
-                                                int step, int layer, float& scale) {
+__device__ __forceinline__ float block_qkv_input(Thread me, const LaunchParams& p, Shared<S>& s,
+                                                 int step, int layer) {
   using D = Dims<S>;
   const unsigned short* norm = p.layers + layer * D::kLayout.stride + D::kLayout.input_norm;
-  if (layer == 0) {
-    const int token = block_select_token(me, p, s, step);
-    if (token < 0) return false;
-    if (me.warp == 0) warp_embed<S>(me, p, token);
-    const unsigned short* embedded = p.embed + static_cast<size_t>(token) * D::kHidden;
-    scale = block_rms_norm(me, s, norm, p.eps, [&](int e) { return widen(__ldg(embedded + e)); });
-  } else {
-    scale = block_rms_norm(me, s, norm, p.eps, [&](int e) { return ptx::load_l2(p.residual + e); });
-  }
-  return true;
+  if (layer > 0)
+    return block_rms_norm(me, s, norm, p.eps, [&](int e) { return ptx::load_l2(p.residual + e); });
+  const int token = block_select_token(me, p, s, step);
+  if (token < 0) return -1;
+  if (me.warp == 0) warp_embed<S>(me, p, token);
+  const unsigned short* embedded = p.embed + static_cast<size_t>(token) * D::kHidden;
+  return block_rms_norm(me, s, norm, p.eps, [&](int e) { return widen(__ldg(embedded + e)); });
 }
 
 template <typename S>
@@ -65,8 +62,8 @@ __device__ __forceinline__ bool phase_qkv(const LaunchParams& p, Shared<S>& s, c
   tile.load([&](int t) { return row(0, t); });
 
   if (!x.block_wait(s, Phase::kQkv, layer, p.position + step)) return false;
-  float scale;
-  if (!block_qkv_input(me, p, s, step, layer, scale)) return false;
+  const float scale = block_qkv_input(me, p, s, step, layer);
+  if (scale < 0) return false;
   block_matvec<Tile::kTileRows>(s, tile, rows.size(), row,
                                 [&](const float* row_sums, int first, int count) {
                                   for (int t = me.lane; t < count; t += 32) {
