@@ -46,18 +46,17 @@ std::vector<std::string> ledger_notes(const CaseReport& c) {
                     engine_label(*start), digits(from), engine_label(e), digits(to),
                     engine_label(*start), digits(std::max(0.0, from - works)));
     // The graphs on the way, the slowest first, and by how much each is faster than the one before.
-    double before = from;
+    const EngineReport* before = start;
     for (const EngineReport* graph : traced_baselines(c, [=](const EngineReport& other) {
            const double ms = other.ms_per_tok->mean;
            return other.launch_trace->graph_launches > 0 && ms >= to && ms < from;
          })) {
-      const double ms = graph->ms_per_tok->mean;
-      const bool first = before == from;
-      text += fmt::format(", {} {}{}{}", engine_label(*graph), first ? "saves " : "",
-                          digits(before - ms), first ? "" : " more");
-      before = ms;
+      text += fmt::format(", {} {}{}{}", engine_label(*graph), before == start ? "saves " : "",
+                          digits(before->ms_per_tok->mean - graph->ms_per_tok->mean),
+                          before == start ? "" : " more");
+      before = graph;
     }
-    const double rest = (before == from ? works : before) - to;
+    const double rest = (before == start ? works : before->ms_per_tok->mean) - to;
     const bool one_launch =
         was_traced(e) && e.launch_trace->kernels == 1 && e.launch_trace->graph_launches == 0;
     notes.push_back(fmt::format("{}, the rest is {} ms/tok{}", text, digits(rest),

@@ -30,7 +30,7 @@ EngineCapabilities capabilities() { return plain_capabilities(); }
 
 }  // namespace
 
-extern const EngineMaker plain_maker{.name = "plain",
+extern const EngineMaker plain_maker{.name = plain_name(PlainLaunch::kOne),
                                      .make = make,
                                      .bytes = bytes,
                                      .can = capabilities,
@@ -38,7 +38,9 @@ extern const EngineMaker plain_maker{.name = "plain",
                                      .shows = true,
                                      .position_word = LaunchEngine::position_word};
 // No libraries are made of these.
-extern const EngineMaker graph_serial_maker{.name = "graph-serial", .make = make, .bytes = bytes};
-extern const EngineMaker graph_pdl_maker{.name = "graph-pdl", .make = make, .bytes = bytes};
+extern const EngineMaker graph_serial_maker{
+    .name = plain_name(PlainLaunch::kGraph), .make = make, .bytes = bytes};
+extern const EngineMaker graph_pdl_maker{
+    .name = plain_name(PlainLaunch::kGraphOverlapping), .make = make, .bytes = bytes};
 
 }  // namespace mkbench

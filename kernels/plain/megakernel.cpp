@@ -24,7 +24,8 @@ using plain::Scratch;
 using plain::ScratchSizes;
 
 std::string prefix_of(const PlainOptions& options) {
-  return options.launch == PlainLaunch::kOne ? "plain megakernel" : plain_name(options.launch);
+  return std::string(options.launch == PlainLaunch::kOne ? "plain megakernel"
+                                                         : plain_name(options.launch));
 }
 
 // Upper bound for a single wait; the longest phase takes well under a millisecond.
@@ -341,13 +342,8 @@ void plant_soak_fault(const ModelShape& shape, const PlainOptions& options, Laun
 
 }  // namespace
 
-std::string plain_name(PlainLaunch launch) {
-  if (launch == PlainLaunch::kOne) return "plain";
-  return launch == PlainLaunch::kGraph ? "graph-serial" : "graph-pdl";
-}
-
 EngineCapabilities plain_capabilities(PlainLaunch launch) {
-  return {.name = plain_name(launch),
+  return {.name = std::string(plain_name(launch)),
           .device = {},
           .one_launch = launch == PlainLaunch::kOne,
           .rewind = true,

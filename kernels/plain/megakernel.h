@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "references/engine.h"
 #include "references/model/weights.h"
@@ -15,7 +16,10 @@ namespace mkbench {
 // begins when the one before it has ended, or earlier by programmatic dependent launch.
 // `kernel`, `stall_block`, `spin_scale` and faults inside of kernels are for a launch alone.
 enum class PlainLaunch { kOne, kGraph, kGraphOverlapping };
-std::string plain_name(PlainLaunch launch);  // "plain", "graph-serial", "graph-pdl"
+constexpr std::string_view plain_name(PlainLaunch launch) {
+  if (launch == PlainLaunch::kOne) return "plain";
+  return launch == PlainLaunch::kGraph ? "graph-serial" : "graph-pdl";
+}
 
 struct PlainOptions {
   PlainLaunch launch = PlainLaunch::kOne;

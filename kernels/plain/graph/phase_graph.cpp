@@ -1,6 +1,7 @@
 #include "kernels/plain/graph/phase_graph.h"
 
 #include <algorithm>
+#include <array>
 
 #include "kernels/cuda_check.h"
 #include "kernels/phase.h"
@@ -119,14 +120,17 @@ class Capture {
   cudaStream_t stream_ = nullptr;
 };
 
-cudaGraphExec_t capture(const ModelShape& shape, int blocks, int gpu, bool head, bool overlap) {
+constexpr Phase layer_phase(int i) { return static_cast<Phase>(static_cast<int>(Phase::kQkv) + i); }
+// The kernels of a layer's phases, in order.
+using LayerLaunches = std::array<LaunchConfig, kPhasesPerLayer>;
+
+cudaGraphExec_t capture(const ModelShape& shape, const LayerLaunches& phases, bool head,
+                        bool overlap) {
   const GraphKernels kernels = graph_kernels_for(shape);
+  const int blocks = phases[0].blocks;
   Capture capture(overlap);
   for (int layer = 0; layer < shape.layers; ++layer) {
-    for (int i = 0; i < kPhasesPerLayer; ++i) {
-      const auto phase = static_cast<Phase>(static_cast<int>(Phase::kQkv) + i);
-      capture.launch(layer_launch(phase, shape, blocks, gpu), phase, layer);
-    }
+    for (int i = 0; i < kPhasesPerLayer; ++i) capture.launch(phases[i], layer_phase(i), layer);
   }
   if (head) capture.launch(config_of(kernels.head, blocks), Phase::kLmHead, shape.layers);
   // Block 0 alone works, but on the grid of the others: gridDim tells it how many blocks have a best row.
@@ -146,8 +150,11 @@ PhaseGraph::PhaseGraph(const ModelShape& shape, int blocks, int gpu, bool overla
   grant(kernels.registers, kernels.registers.shared_bytes);
   grant(kernels.head, kernels.head.shared_bytes);
   if (kernels.staged.kernel != nullptr) grant(kernels.staged, half_of_shared(gpu));
-  graphs_->rows = capture(shape, blocks, gpu, false, overlap);
-  graphs_->token = capture(shape, blocks, gpu, true, overlap);
+  LayerLaunches phases;
+  for (int i = 0; i < kPhasesPerLayer; ++i)
+    phases[i] = layer_launch(layer_phase(i), shape, blocks, gpu);
+  graphs_->rows = capture(shape, phases, false, overlap);
+  graphs_->token = capture(shape, phases, true, overlap);
 }
 
 PhaseGraph::~PhaseGraph() = default;

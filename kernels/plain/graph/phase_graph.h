@@ -9,7 +9,8 @@
 
 namespace mkbench::plain {
 
-// The launch of most kernels of a step of this layer shape; a null kernel if none is compiled.
+// The launch of attention, and of phases whose rows do not fit into shared memory, which needs more of a
+// multiprocessor than the others; a null kernel if none is compiled for this layer shape.
 LaunchConfig graph_launch(const ModelShape& shape, int blocks);
 
 // Throws Error(kCuda) from the constructor and launch().
