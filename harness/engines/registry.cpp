@@ -70,13 +70,13 @@ constexpr EngineRow kRows[] = {
      .cuda = true,
      .cpu = true,
      .compiles = true},
-    {.name = "hf",
+    {.name = kHfName,
      .help = "Hugging Face transformers with its growing KV cache, one forward pass for each "
              "token; skipped where Python lacks transformers",
      .settings = kHfSettings,
      .host = HostKind::kPython,
      .precision = kBf16,
-     .roles = kCandidate | kYardstick,
+     .roles = kCandidate | kYardstick | kJudge,
      .file = "baselines/hf_decoder.py",
      .cuda = true,
      .cpu = true},
@@ -127,14 +127,9 @@ std::vector<std::string> engine_names(Role role) {
 }
 
 HostKind host_kind(const std::string& engine) {
-  const EngineRow* row = find_engine(engine_of_run(engine));
+  const EngineRow* row = find_engine(run_of(engine).engine);
   if (row != nullptr) return row->host;
   return is_python_engine(engine) ? HostKind::kPython : HostKind::kCuda;
-}
-
-std::string name_in_host(const std::string& engine) {
-  const EngineRow* row = find_engine(engine);
-  return row == nullptr || row->file.empty() ? engine : (data_root() / row->file).string();
 }
 
 std::string resolve_engine(const std::string& name, bool ring_runs) {
@@ -142,10 +137,25 @@ std::string resolve_engine(const std::string& name, bool ring_runs) {
   return ring_runs ? kRingName : "plain";
 }
 
-std::string default_engine(bool cuda) { return cuda ? kMegakernel : "host-twin"; }
+std::string default_engine(bool cuda, bool outline) {
+  return outline ? "hf-static" : cuda ? kMegakernel : "host-twin";
+}
 
-std::string engine_of_run(const std::string& name) {
-  return name == kTruthName || name == kHeadFp32Name ? kJudgeName : name;
+EngineRun run_of(const std::string& name) {
+  using enum EngineRequest::Precision;
+  for (const std::string& judge : engine_names(kJudge)) {
+    if (name == truth_run(judge)) return {judge, kFp32};
+    if (name == head_fp32_run(judge)) return {judge, kHeadFp32};
+  }
+  return {name};
+}
+
+EngineRequest in_host(EngineRequest request) {
+  const EngineRun run = run_of(request.name);
+  const EngineRow* row = find_engine(run.engine);
+  request.precision = run.precision;
+  if (row != nullptr && !row->file.empty()) request.name = (data_root() / row->file).string();
+  return request;
 }
 
 }  // namespace mkbench

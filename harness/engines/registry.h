@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "references/engine.h"
+#include "references/engine_maker.h"
 
 namespace mkbench {
 
@@ -48,19 +48,17 @@ PrecisionClass precision_of(std::string_view name, const EngineCapabilities& tol
 std::vector<std::string> engine_names(Role role);
 // The kind of the host that holds an engine.
 HostKind host_kind(const std::string& engine);
-// How an engine's host knows it: by the path of its row's Python file if there is one, else by name.
-std::string name_in_host(const std::string& engine);
 
 // --compare none: the judge still judges, but is not timed, and no speed-up is quoted.
 inline constexpr char kNoBaseline[] = "none";
-// The engine that judges parity (the baseline).
-inline constexpr char kJudgeName[] = "eager";
+// The engines that judge parity (the baseline): eager, and hf where transformers computes the truth.
+inline constexpr char kJudgeName[] = "eager", kHfName[] = "hf";
 // The other engines' speeds are quoted as shares of this one's. It has no ids: it is never judged.
 inline constexpr char kCeilingName[] = "ceiling";
-// Two more runs of the judge: the truth (all in fp32), and the run with an fp32 head (only the last
+// Two more runs of a judge: the truth (all in fp32), and the run with an fp32 head (only the last
 // matmul in fp32).
-inline constexpr char kTruthName[] = "eager-fp32";
-inline constexpr char kHeadFp32Name[] = "eager-head-fp32";
+inline std::string truth_run(const std::string& judge) { return judge + "-fp32"; }
+inline std::string head_fp32_run(const std::string& judge) { return judge + "-head-fp32"; }
 
 inline constexpr char kRingName[] = "ring";
 // "megakernel" resolves to ring if ring can run, else to plain. All other names resolve to
@@ -68,11 +66,19 @@ inline constexpr char kRingName[] = "ring";
 inline constexpr char kMegakernel[] = "megakernel";
 std::string resolve_engine(const std::string& name, bool ring_runs);
 
-// The candidate of a run without --engine.
-std::string default_engine(bool cuda);
+// The candidate of a run without --engine. `outline`: of a model that only transformers computes.
+std::string default_engine(bool cuda, bool outline = false);
 
-// The engine that makes the run `name`: the judge for the truth and for the run with an fp32 head,
-// else the engine `name`.
-std::string engine_of_run(const std::string& name);
+// The engine that makes the run `name`, and its arithmetic: a judge's for truth_run() and
+// head_fp32_run(), else the engine `name` in its own.
+struct EngineRun {
+  std::string engine;
+  EngineRequest::Precision precision = EngineRequest::Precision::kOwn;
+  bool of_judge() const { return precision != EngineRequest::Precision::kOwn; }
+};
+EngineRun run_of(const std::string& name);
+// The request as the engine's host takes it: in the run's arithmetic, and by the path of the Python
+// file of the engine's row where there is one.
+EngineRequest in_host(EngineRequest request);
 
 }  // namespace mkbench

@@ -171,7 +171,7 @@ class TileAudit {
   // for it. `paths`: these ids for each input.
   bool truth_refuses(const ModelWeights& weights, const std::vector<int32_t>& prompt,
                      const std::vector<std::vector<int32_t>>& paths) const {
-    const std::unique_ptr<Engine> truth = open(kTruthName, weights);
+    const std::unique_ptr<Engine> truth = open(truth_run(kJudgeName), weights);
     for (size_t i = 0; i < inputs_.size(); ++i) {
       if (paths[i].empty()) continue;
       std::vector<int32_t> ids = prompt;

@@ -49,7 +49,7 @@ std::optional<CaseReferences> planned_references(const CaseJob& job, const CaseS
     return std::nullopt;
   }
   references.live =
-      !has_committed_truth(job.model.row) && !job.require_reference &&
+      !has_committed_truth(job.model) && !job.require_reference &&
       std::all_of(references.all.begin(), references.all.end(),
                   [](const GreedyReference& reference) { return reference.token_only; });
   return references;
@@ -102,7 +102,7 @@ CaseReferences find_case_references(const CaseJob& job, const CaseServices& serv
     result.all.push_back(std::move(reference));
   }
   if (result.all.empty()) {
-    if (has_committed_truth(row) || (job.require_reference && token_only.empty()))
+    if (has_committed_truth(job.model) || (job.require_reference && token_only.empty()))
       no_reference(job, name);
     // A reference of ids alone has no margins, so the truth of these weights is made too, unless
     // only committed references may judge.
@@ -229,7 +229,7 @@ void Gate::judge(Engine& engine, const std::string& name, const FittingReference
 ParityReport Gate::judge_baseline(Engine& engine, const std::string& name) {
   ParityOptions options = options_for(engine, name);
   options.is_baseline = true;
-  options.free_runs = name != kHeadFp32Name;  // of that run only the error ratios are wanted
+  options.free_runs = !run_of(name).of_judge();  // of that run only the error ratios are wanted
   ParityReport report;
   judge(engine, name, {references_.all, {}}, options, nullptr, report);
   return report;
@@ -262,11 +262,11 @@ void Gate::send_parity(const std::string& engine, const ParityReport& report) {
 }
 
 std::unique_ptr<Engine> Gate::add_live_reference(Engine& judge) {
-  watch_.begin("live reference", kTruthName, nullptr);
-  const std::unique_ptr<Engine> truth = make(kTruthName);
-  std::unique_ptr<Engine> head_fp32 = make(kHeadFp32Name);
+  watch_.begin("live reference", truth_name_, nullptr);
+  const std::unique_ptr<Engine> truth = make(truth_name_);
+  std::unique_ptr<Engine> head_fp32 = make(head_fp32_name_);
   const WatchEnd end(watch_);
-  watch_.begin("live reference", kTruthName, truth.get());
+  watch_.begin("live reference", truth_name_, truth.get());
   const ModelShape& shape = weights_.config.shape;
   GreedyReference live =
       capture_live(*truth, judge, *head_fp32, shape.vocab,
@@ -290,8 +290,8 @@ bool Gate::pass_judge(Contestant& contestant) {
     if (has_logits) {
       // The judge's own logits are rounded to bf16, so they give no meaningful error ratio. The
       // ratios come from the judge's run with the last matmul in fp32.
-      if (!head_fp32) head_fp32 = make(kHeadFp32Name);
-      const ParityReport ratios = judge_baseline(*head_fp32, kHeadFp32Name);
+      if (!head_fp32) head_fp32 = make(head_fp32_name_);
+      const ParityReport ratios = judge_baseline(*head_fp32, head_fp32_name_);
       report.r_rms = ratios.r_rms;
       report.r_rms_limit = ratios.r_rms_limit;
       for (const CheckResult& check : ratios.checks) merge_check(report.checks, check);

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "harness/engines/registry.h"
 #include "harness/flow/case_settings.h"
 #include "harness/flow/events.h"
 #include "references/snapshot.h"
@@ -65,6 +66,14 @@ struct CaseJob : CaseSettings {
 
   bool cuda() const { return device == "cuda"; }
 };
+
+// The engine that judges the case.
+inline std::string judge_of(const CaseJob& job) {
+  for (const CaseEngine& engine : job.engines) {
+    if (engine.judges) return engine.name;
+  }
+  return kJudgeName;
+}
 
 inline bool has_engine(const CaseJob& job, std::string_view name) {
   return std::any_of(job.engines.begin(), job.engines.end(),

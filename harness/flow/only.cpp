@@ -147,7 +147,7 @@ void run_only(const CaseJob& job, const CaseServices& services, const ModelWeigh
                                     [](const Contestant& c) { return c.judges; });
   make(judge);
   const std::unique_ptr<Engine> truth =
-      services.make_engine({.name = kTruthName, .max_context = max_context}, weights);
+      services.make_engine({.name = truth_run(judge.name), .max_context = max_context}, weights);
   const WatchEnd end(watch);
   for (Contestant& c : contestants) {
     if (!c.candidate) continue;

@@ -16,11 +16,13 @@ namespace {
 class Scoring {
  public:
   Scoring(const TimedTruth& truth, const CaseServices& services, const ModelWeights& weights,
-          int max_context, ProgressWatch& watch)
+          int max_context, const std::string& judge, ProgressWatch& watch)
       : truth_(truth),
         services_(services),
         weights_(weights),
         max_context_(max_context),
+        truth_name_(truth_run(judge)),
+        head_fp32_name_(head_fp32_run(judge)),
         watch_(watch),
         end_(watch) {
     open_truth();
@@ -43,8 +45,8 @@ class Scoring {
 
  private:
   void open_truth() {
-    engine_ = make(kTruthName);
-    watch_.begin("scoring", kTruthName, engine_.get());
+    engine_ = make(truth_name_);
+    watch_.begin("scoring", truth_name_, engine_.get());
     start_afresh(*engine_, truth_.prompt);
     if (engine_->capabilities().snapshots) start_ = engine_->save();
   }
@@ -66,11 +68,11 @@ class Scoring {
       return true;
     });
     std::vector<double> d;
-    watch_.begin("scoring", kHeadFp32Name, nullptr);
+    watch_.begin("scoring", head_fp32_name_, nullptr);
     start_ = {};
     engine_.reset();
-    std::unique_ptr<Engine> head = make(kHeadFp32Name);
-    watch_.begin("scoring", kHeadFp32Name, head.get());
+    std::unique_ptr<Engine> head = make(head_fp32_name_);
+    watch_.begin("scoring", head_fp32_name_, head.get());
     start_afresh(*head, truth_.ending_with(run.last_id));
     walk_path(*head, run.path, 0, vocab(), [&](size_t step, int32_t, std::span<const float> row) {
       double low = std::numeric_limits<double>::infinity(), high = -low;
@@ -82,7 +84,7 @@ class Scoring {
       d.push_back(high - low);
       return true;
     });
-    watch_.begin("scoring", kTruthName, nullptr);
+    watch_.begin("scoring", truth_name_, nullptr);
     head.reset();
     open_truth();
     return d;
@@ -95,7 +97,7 @@ class Scoring {
 
   int vocab() const { return weights_.config.shape.vocab; }
 
-  std::unique_ptr<Engine> make(const char* name) {
+  std::unique_ptr<Engine> make(const std::string& name) {
     watch_.begin("scoring", name, nullptr);
     return services_.make_engine({.name = name, .max_context = max_context_}, weights_);
   }
@@ -104,6 +106,7 @@ class Scoring {
   const CaseServices& services_;
   const ModelWeights& weights_;
   const int max_context_;
+  const std::string truth_name_, head_fp32_name_;
   ProgressWatch& watch_;
   std::unique_ptr<Engine> engine_;
   const WatchEnd end_;  // ends the stage before the engine is destroyed
@@ -140,7 +143,9 @@ std::vector<WrongRun> score_runs(std::vector<TimedRun>& runs, const TimedTruth& 
                                  ProgressWatch& watch, EventSink& sink) {
   std::vector<WrongRun> wrongs;
   if (runs.empty()) return wrongs;
-  Scoring scoring(truth, services, weights, max_context, watch);
+  const auto judge = std::find_if(contestants.begin(), contestants.end(),
+                                  [](const Contestant& c) { return c.judges; });
+  Scoring scoring(truth, services, weights, max_context, judge->name, watch);
   double d = 0;
   for (const GreedyReference& reference : references) {
     if (!reference.token_only) d = std::max(d, reference.pairwise_d);

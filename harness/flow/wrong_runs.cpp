@@ -73,11 +73,12 @@ void tell_wrong_runs(const CaseJob& job, const CaseServices& services, const Tru
       const WatchEnd end(watch);
       try {
         make(c);
-        const auto other = [&](const char* name) {
+        const auto other = [&](const std::string& name) {
           return services.make_engine({.name = name, .max_context = max_context}, weights);
         };
-        const std::unique_ptr<Engine> own = std::move(c.engine), of_truth = other(kTruthName),
-                                      baseline = other(kHeadFp32Name);
+        const std::string judge = judge_of(job);
+        const std::unique_ptr<Engine> own = std::move(c.engine), of_truth = other(truth_run(judge)),
+                                      baseline = other(head_fp32_run(judge));
         watch.begin("localising", c.name, own.get());
         const LocaliseEngines engines{*own, *of_truth, *baseline};
         LastStep last;

@@ -10,19 +10,10 @@
 namespace mkbench {
 namespace {
 
-// The caller's request with the precision that the engine's name implies (truth, head_fp32 or own).
-EngineRequest completed(EngineRequest request) {
-  using Precision = EngineRequest::Precision;
-  request.precision = request.name == kTruthName      ? Precision::kFp32
-                      : request.name == kHeadFp32Name ? Precision::kHeadFp32
-                                                      : Precision::kOwn;
-  return request;
-}
-
 // Whether the registry lets the engine run on the request's device. A plugin is not in the registry
 // and refuses a device itself.
 bool runs_there(const EngineRequest& request) {
-  const EngineRow* row = find_engine(engine_of_run(request.name));
+  const EngineRow* row = find_engine(run_of(request.name).engine);
   return row == nullptr || row->runs_on(request.cuda);
 }
 
@@ -48,7 +39,7 @@ void require_plantable(const EngineRequest& request, const EngineMaker& maker,
 
 // The maker of an engine, of one of the judge's runs, or of plugins; null for unknown names.
 const EngineMaker* EngineFactory::find(const std::string& run) const {
-  const std::string name = is_plugin(run) ? kPluginMaker : engine_of_run(run);
+  const std::string name = is_plugin(run) ? kPluginMaker : run_of(run).engine;
   for (const EngineMaker* maker : makers_) {
     if (maker->name == name) return maker;
   }
@@ -64,7 +55,7 @@ const EngineMaker& EngineFactory::need(const EngineRequest& request) const {
 
 std::unique_ptr<Engine> EngineFactory::make(const EngineRequest& asked,
                                             const ModelWeights& weights) const {
-  const EngineRequest request = completed(asked);
+  const EngineRequest request = in_host(asked);
   const EngineMaker& maker = need(request);
   require_plantable(request, maker, weights.config);
   if (!runs_there(request)) {
@@ -79,7 +70,7 @@ std::unique_ptr<Engine> EngineFactory::make(const EngineRequest& asked,
 }
 
 int64_t EngineFactory::bytes(const EngineRequest& asked, const ModelConfig& config) const {
-  const EngineRequest request = completed(asked);
+  const EngineRequest request = in_host(asked);
   const EngineMaker* maker = find(request.name);
   return maker != nullptr && runs_there(request) ? maker->bytes(config, request) : 0;
 }

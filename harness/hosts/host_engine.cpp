@@ -53,13 +53,12 @@ HostEngine::HostEngine(std::shared_ptr<HostLink> link, const EngineRequest& requ
       name_(request.name),
       vocab_(weights.config.shape.vocab),
       timeout_s_(timeout_s),
-      bytes_(2 * weights.config.shape.parameters(weights.config.tie_word_embeddings)),
+      bytes_(weights.config.weight_bytes()),
       holdings_(bytes_) {
   const ModelWeights shared = share_weights(weights);
   const auto begin = std::chrono::steady_clock::now();
   const double limit = open_limit_s(request.name);
-  OpenCall call{request, place_of(shared)};
-  call.request.name = name_in_host(name_);
+  const OpenCall call{in_host(request), place_of(shared)};
   opened_ = ask<Opened>(*link_, call, {limit, std::max(limit, timeout_s)});
   if (call.request.name != name_) opened_.capabilities.name = name_;
   const std::chrono::duration<double, std::milli> ms = std::chrono::steady_clock::now() - begin;

@@ -81,8 +81,8 @@ std::shared_ptr<HostLink> Hosts::shared_link(const std::string& holds, HostKind 
 }
 
 std::string Hosts::holder_of(const std::string& engine) const {
-  if (engine != kTruthName && engine != kHeadFp32Name) return engine;
-  return one_ ? kJudgeName : kJudgesRuns;
+  const EngineRun run = run_of(engine);
+  return !run.of_judge() ? engine : one_ ? run.engine : kJudgesRuns;
 }
 
 void Hosts::end_idle(const std::string& but) {
@@ -152,8 +152,7 @@ std::unique_ptr<Engine> Hosts::open(const EngineRequest& request, const ModelWei
 }
 
 int64_t Hosts::bytes(const EngineRequest& request, const ModelConfig& config) {
-  DescribeCall call{request, config};
-  call.request.name = name_in_host(request.name);
+  const DescribeCall call{in_host(request), config};
   return ask<Described>(link(holder_of(request.name), host_kind(request.name)), call, kQuestion)
       .bytes;
 }

@@ -43,7 +43,16 @@ template <typename V>
 void describe_fields(V& v, Tag<ModelConfig>) {
   using C = ModelConfig;
   list_fields(v, "shape", &C::shape, "rope", &C::rope, "rms_norm_eps", &C::rms_norm_eps,
-              "tie_word_embeddings", &C::tie_word_embeddings, "max_positions", &C::max_positions);
+              "tie_word_embeddings", &C::tie_word_embeddings, "max_positions", &C::max_positions,
+              "outline_bytes", &C::outline_bytes);
+}
+constexpr std::string_view enum_text(EngineRequest::Precision precision) {
+  constexpr std::string_view kNames[] = {"own", "head-fp32", "fp32"};
+  return kNames[static_cast<size_t>(precision)];
+}
+inline std::vector<EngineRequest::Precision> enum_values(Tag<EngineRequest::Precision>) {
+  using enum EngineRequest::Precision;
+  return {kOwn, kHeadFp32, kFp32};
 }
 template <typename V>
 void describe_fields(V& v, Tag<EngineRequest>) {

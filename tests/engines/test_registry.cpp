@@ -33,9 +33,9 @@ TEST_CASE("every engine of the registry is made by one maker in its row's progra
     CHECK(row.file.empty() == (row.host != HostKind::kPython));
     if (row.file.empty()) {
       CHECK(listed.emplace(row.name, row.host).second);
-      CHECK(name_in_host(std::string(row.name)) == row.name);
+      CHECK(in_host({.name = std::string(row.name)}).name == row.name);
     } else {
-      CHECK(std::filesystem::is_regular_file(name_in_host(std::string(row.name))));
+      CHECK(std::filesystem::is_regular_file(in_host({.name = std::string(row.name)}).name));
     }
     CHECK(find_engine(row.name) == &row);
     CHECK((row.cuda || row.cpu));
@@ -45,19 +45,34 @@ TEST_CASE("every engine of the registry is made by one maker in its row's progra
   CHECK(made == listed);
 }
 
-TEST_CASE("one engine judges, and its other runs belong to it") {
-  CHECK(engine_names(kJudge) == std::vector<std::string>{kJudgeName});
+TEST_CASE("two engines judge, and their other runs belong to them") {
+  CHECK(engine_names(kJudge) == std::vector<std::string>{kJudgeName, kHfName});
   // The ceiling has a role of its own: it can neither be asked for nor compared.
   CHECK(engine_names(kCeiling) == std::vector<std::string>{kCeilingName});
   CHECK(find_engine(kCeilingName)->roles == kCeiling);
   CHECK_FALSE(find_engine(kCeilingName)->cpu);
-  CHECK(engine_of_run(kTruthName) == kJudgeName);
-  CHECK(engine_of_run(kHeadFp32Name) == kJudgeName);
-  CHECK(engine_of_run("ring") == "ring");
+  using enum EngineRequest::Precision;
+  for (const std::string judge : {kJudgeName, kHfName}) {
+    CHECK(run_of(truth_run(judge)).engine == judge);
+    CHECK(run_of(truth_run(judge)).precision == kFp32);
+    CHECK(run_of(truth_run(judge)).of_judge());
+    CHECK(run_of(head_fp32_run(judge)).engine == judge);
+    CHECK(run_of(head_fp32_run(judge)).precision == kHeadFp32);
+    CHECK_FALSE(run_of(judge).of_judge());
+    CHECK(host_kind(truth_run(judge)) == host_kind(judge));
+    CHECK(in_host({.name = head_fp32_run(judge)}).precision == kHeadFp32);
+    CHECK(in_host({.name = judge, .precision = kFp32}).precision == kOwn);
+  }
+  CHECK(in_host({.name = truth_run(kHfName)}).name == in_host({.name = kHfName}).name);
+  CHECK(in_host({.name = truth_run(kJudgeName)}).name == truth_run(kJudgeName));
+  for (const std::string other : {"ring", "ring-fp32", "./mine-fp32.py"}) {
+    CHECK(run_of(other).engine == other);
+    CHECK_FALSE(run_of(other).of_judge());
+  }
   CHECK(rounds_logits(kJudgeName));
   CHECK_FALSE(rounds_logits("ring"));
   CHECK_FALSE(rounds_logits("./somebody.so"));
-  CHECK(name_in_host("./somebody.py") == "./somebody.py");
+  CHECK(in_host({.name = "./somebody.py"}).name == "./somebody.py");
   for (const bool cuda : {true, false}) {
     const EngineRow* row = find_engine(resolve_engine(default_engine(cuda), false));
     REQUIRE(row != nullptr);

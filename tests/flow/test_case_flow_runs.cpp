@@ -254,7 +254,7 @@ TEST_CASE("stated memory has room for the truth where no closed form covers the 
   Bench bench;
   bench.job.ids.clear();
   bench.services.bytes = [](const EngineRequest& request, const ModelConfig&) {
-    return int64_t{request.name == kTruthName ? 50'000 : 1000};
+    return int64_t{request.name == "eager-fp32" ? 50'000 : 1000};
   };
   const auto needed = [&](const std::string& model, int depth) {
     bench.job.model = named(model);

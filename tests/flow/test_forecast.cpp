@@ -16,7 +16,7 @@ namespace {
 
 // Every token of every engine takes a millisecond.
 void slow_down(Bench& bench) {
-  for (const char* name : {"eager", "kernel", kTruthName, kHeadFp32Name}) {
+  for (const char* name : {"eager", "kernel", "eager-fp32", "eager-head-fp32"}) {
     bench.scripts[name].rule = [&bench](const std::vector<int32_t>& ids) {
       bench.pass_ms(1);
       return scripted_token(ids.back(), static_cast<int>(ids.size()) - 1, kVocab);
@@ -249,7 +249,7 @@ TEST_CASE("a short run is not measured, nor is an engine that fails or comes fro
   std::erase_if(other.engines, [](const CaseEngine& e) { return e.name == "kernel"; });
   CHECK(forecaster.forecast(other).refusals.empty());
   bench.scripts["kernel"].before = nullptr;
-  bench.scripts[kTruthName].before = [](int) { throw Error(ErrorKind::kCuda, "no truth"); };
+  bench.scripts["eager-fp32"].before = [](int) { throw Error(ErrorKind::kCuda, "no truth"); };
   Forecaster without(300);
   without.measure(bench.job, bench.services, false);
   REQUIRE(without.forecast(bench.job).refusals.size() == 1);
@@ -280,14 +280,14 @@ TEST_CASE(
       // The truth after the engines, whose processes stay.
       {"judged before", judged, {}, 3 + 8004, 1001 + 2002 + 16'016},
       {"judged, one open", both(judged, one), {}, 8004, 16'016},
-      {"judged, a small truth", judged, {{kTruthName, 9}, {kHeadFp32Name, 9}}, 3003, 19'019},
-      {"judged, a large truth", judged, {{kTruthName, 90'000}}, 90'007, 90'023},
+      {"judged, a small truth", judged, {{"eager-fp32", 9}, {"eager-head-fp32", 9}}, 3003, 19'019},
+      {"judged, a large truth", judged, {{"eager-fp32", 90'000}}, 90'007, 90'023},
       {"judged, one open, a large truth",
        both(judged, one),
-       {{kTruthName, 90'000}},
+       {{"eager-fp32", 90'000}},
        90'004,
        90'004},
-      {"judged, a large run", judged, {{kHeadFp32Name, 90'000}}, 90'007, 90'023},
+      {"judged, a large run", judged, {{"eager-head-fp32", 90'000}}, 90'007, 90'023},
       {"the baseline is not timed", untimed, {{"eager", 2}}, 3 + 12'004, 2002 + 16'016},
       {"judged, the baseline is not timed", both(judged, untimed), {}, 2 + 8004, 2002 + 16'016},
       {"no ceiling", [](CaseJob& job) { job.no_ceiling = "off"; }, {}, 13'005, 13'005},
@@ -297,10 +297,11 @@ TEST_CASE(
     bench.job.no_ceiling.clear();
     row.change(bench.job);
     std::map<std::string, int64_t> bytes = row.bytes;
-    bytes.insert({{"eager", 1000}, {"kernel", 2000}, {kHeadFp32Name, 4000}, {kTruthName, 8000}});
+    bytes.insert(
+        {{"eager", 1000}, {"kernel", 2000}, {"eager-head-fp32", 4000}, {"eager-fp32", 8000}});
     bytes.insert({kCeilingName, 16'000});
     std::map<std::string, int64_t> processes = {
-        {"eager", 1}, {"kernel", 2}, {kHeadFp32Name, 4}, {kCeilingName, 16}};
+        {"eager", 1}, {"kernel", 2}, {"eager-head-fp32", 4}, {kCeilingName, 16}};
     std::vector<std::string> asked;
     bench.services.expect = [&](const auto& names) { asked = names; };
     bench.services.bytes = [&](const EngineRequest& request, const ModelConfig&) {
@@ -308,7 +309,7 @@ TEST_CASE(
     };
     bench.services.process_bytes = [&](const std::string& name, const CaseShapes&) {
       CHECK(std::count(asked.begin(), asked.end(), name) ==
-            (bench.job.judged && name == kHeadFp32Name ? 0 : 1));
+            (bench.job.judged && name == "eager-head-fp32" ? 0 : 1));
       return processes.at(name);
     };
     bench.services.shared_bytes = [](const ModelConfig&) { return int64_t{100'000}; };
@@ -337,7 +338,7 @@ TEST_CASE("a process meets the lengths of the prompts and those of the timed run
 TEST_CASE("stated memory has room for the run that a near tie of a timed id asks for") {
   Bench bench;
   bench.services.process_bytes = [](const std::string& name, const CaseShapes& shapes) {
-    return name == kHeadFp32Name ? 100'000 * int64_t{shapes.lengths} : int64_t{10};
+    return name == "eager-head-fp32" ? 100'000 * int64_t{shapes.lengths} : int64_t{10};
   };
   const auto needed = [&] {
     return case_memory(bench.job, bench.services, bench.services.config("")).needed;
@@ -357,7 +358,7 @@ TEST_CASE("what would fit is the depth, else one engine at a time, else fewer en
   int64_t free = 0, fixed = 1000, per_position = 10;
   std::string largest;  // takes twice as much
   bench.services.bytes = [&](const EngineRequest& request, const ModelConfig&) {
-    const bool runs = request.name == kHeadFp32Name || request.name == kTruthName;
+    const bool runs = request.name == "eager-head-fp32" || request.name == "eager-fp32";
     return (request.name == largest ? 2 : 1) * (runs ? 0 : fixed) +
            per_position * request.max_context;
   };

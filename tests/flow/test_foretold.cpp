@@ -14,7 +14,7 @@ void prepare(Bench& bench) {
   bench.job.blocks = bench.job.max_blocks = 100;
   bench.job.processes = 4;
   for (int i = 0; i < 3; ++i) bench.references[0].prompts.push_back(bench.references[0].prompts[0]);
-  for (const char* name : {"eager", kTruthName, kHeadFp32Name}) {
+  for (const char* name : {"eager", "eager-fp32", "eager-head-fp32"}) {
     bench.scripts[name].rule = [&bench](const std::vector<int32_t>& ids) {
       bench.pass_ms(1);
       return scripted_token(ids.back(), static_cast<int>(ids.size()) - 1, kVocab);

@@ -381,7 +381,7 @@ TEST_CASE("equal runs of engines that round alike are scored once") {
   Bench bench;
   bench.job.blocks = bench.job.max_blocks = 40;  // of which a pool of 16 ids makes few paths
   int scored = 0;
-  bench.scripts[kTruthName].before = [&](int) { ++scored; };
+  bench.scripts["eager-fp32"].before = [&](int) { ++scored; };
   const CaseReport c = bench.run();
   std::set<int32_t> late_ids;
   for (const Sample& s : engine_of(c, "kernel").samples) late_ids.insert(*s.late_id);
@@ -418,8 +418,8 @@ TEST_CASE("an id of a timed run is wrong only beyond the error of bf16 at its ow
   bench.services.make_engine = [&](const EngineRequest& request,
                                    const ModelWeights&) -> std::unique_ptr<Engine> {
     const Script& script = bench.scripts[request.name];
-    const bool head = request.name == kHeadFp32Name;
-    if (!timing || (!head && request.name != kTruthName))
+    const bool head = request.name == "eager-head-fp32";
+    if (!timing || (!head && request.name != "eager-fp32"))
       return std::make_unique<ScriptedEngine>(script);
     auto run = std::make_unique<Run>(script, open);
     most = std::max(most, open);
