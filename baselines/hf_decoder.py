@@ -1,5 +1,8 @@
-"""The engine hf: Hugging Face transformers behind references/decoder.py, in bf16 with SDPA attention, a growing KV cache
-and one forward pass for each token, as a loop around a model or generate() runs it.
+"""The engine hf: Hugging Face transformers behind references/decoder.py, in bf16 with SDPA attention where the model has
+it, a growing KV cache and one forward pass for each token, as a loop around a model or generate() runs it.
+
+Where transformers computes the truth (--truth), this file also makes the two runs by which others are judged: all in
+fp32 with transformers' own eager attention, and in bf16 with the last product in fp32.
 """
 
 import os
@@ -11,6 +14,7 @@ try:
     import torch
     import transformers
     from transformers import AutoModelForCausalLM, DynamicCache
+    from transformers.cache_utils import DynamicLayer
     from transformers.utils import logging
 
     if int(transformers.__version__.partition(".")[0]) < 5:
@@ -27,22 +31,81 @@ SMALL = 10_000_000  # parameters: waking a second thread takes longer than an op
 PREFILL_CHUNK = 512  # rows at a time: the scores of a whole long prompt would not fit
 
 
+def bad_input(text):
+    error = ValueError(text)
+    error.mkbench_kind = "bad_input"
+    return error
+
+
+def load(folder, **how):
+    """The model in `folder`. Raises bad_input() for one that transformers cannot load whole; weights that are no
+    safetensors are never opened, and no code of the folder runs."""
+    try:
+        model, found = AutoModelForCausalLM.from_pretrained(
+            folder, use_safetensors=True, local_files_only=True, trust_remote_code=False, output_loading_info=True, **how)
+    except (ImportError, KeyError, OSError, ValueError) as refusal:
+        raise bad_input(f"transformers {transformers.__version__} cannot load {folder}: {refusal}") from refusal
+    for what in ("missing_keys", "mismatched_keys"):
+        if found[what]:
+            raise bad_input(f"{folder}: transformers finds {what.replace('_', ' ')} among the tensors, which it would fill "
+                            f"with random numbers: {', '.join(sorted(map(str, found[what]))[:4])}")
+    return model.requires_grad_(False).eval()
+
+
+def require_fp32(device):
+    """Switches TF32 off. Raises unless a product of fp32 matrices is one: 1e-6 off, where TF32 gives 1e-4."""
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    torch.set_float32_matmul_precision("highest")
+    a, b = (torch.rand(256, 256, generator=torch.Generator().manual_seed(seed)) for seed in (1, 2))
+    exact = a.double() @ b.double()
+    off = float((((a.to(device) @ b.to(device)).cpu().double() - exact) / exact).abs().max())
+    if not off < 1e-5:
+        error = RuntimeError(f"a product of fp32 matrices on {device} is off by {off:.1e}, wanted below 1e-5 (unset "
+                             "NVIDIA_TF32_OVERRIDE)")
+        error.mkbench_kind = "env_unfit"
+        raise error
+
+
+class Fp32Head(torch.nn.Module):
+    """A model's last product in fp32."""
+
+    def __init__(self, head):
+        super().__init__()
+        self.weight, bias = head.weight.float(), getattr(head, "bias", None)
+        self.bias = None if bias is None else bias.float()
+
+    def forward(self, hidden):
+        return torch.nn.functional.linear(hidden.float(), self.weight, self.bias)
+
+
 class Decoder:
     name = "hf"
     precision = "bf16"
 
-    def open(self, folder, device, max_context):
-        self.model = AutoModelForCausalLM.from_pretrained(
-            folder, dtype=torch.bfloat16, attn_implementation="sdpa", local_files_only=True,
-            trust_remote_code=False).to(device).eval()
+    def open(self, folder, device, max_context, precision="own"):
+        """precision: "own", or of a run that judges others: "fp32", "head-fp32"."""
+        if precision == "fp32":
+            require_fp32(device)
+            self.model = load(folder, dtype=torch.float32, attn_implementation="eager")
+        else:
+            self.model = load(folder, dtype=torch.bfloat16)
+        self.model.to(device)
+        if precision == "head-fp32":
+            self.model.set_output_embeddings(Fp32Head(self.model.get_output_embeddings()))
+        text = self.model.config.get_text_config()
+        self.layers = next((part for part in self.model.modules()
+                            if isinstance(part, torch.nn.ModuleList) and len(part) == text.num_hidden_layers), [])
+        self.shown = {}
+        if not all(type(layer) is DynamicLayer for layer in self.empty_cache().layers):
+            self.rewind = None  # a window or a recurrent state has forgotten what was before
         if device.type == "cpu":
             torch.set_num_threads(1 if self.model.num_parameters() < SMALL else THREADS)
         # cuDNN's attention, which SDPA takes on newer cards, gives other bits from call to call.
         self.deterministic = device.type == "cpu"
-        self.indices = torch.arange(self.model.config.vocab_size, device=device)
+        self.indices = torch.arange(text.vocab_size, device=device)
         matmul = torch.backends.cuda.matmul
         self.settings = (
-            f"transformers={transformers.__version__} torch={torch.__version__} "
+            f"transformers={transformers.__version__} torch={torch.__version__} dtype={self.model.dtype} "
             f"attention={self.model.config._attn_implementation} allow_tf32={int(matmul.allow_tf32)} "
             f"allow_bf16_reduced_precision_reduction={int(matmul.allow_bf16_reduced_precision_reduction)} "
             f"cpu_threads={torch.get_num_threads()}")
@@ -54,9 +117,31 @@ class Decoder:
         self.pending = ids[-1:]
 
     def empty_cache(self):
-        return DynamicCache()
+        return DynamicCache(config=self.model.config)
 
     def decode(self, n, forced=None, logits=None):
+        watched = [] if logits is None else [layer.register_forward_hook(self.keep(i)) for i, layer in enumerate(self.layers)]
+        try:
+            return self.steps(n, forced, logits)
+        finally:
+            for handle in watched:
+                handle.remove()
+
+    def keep(self, index):
+        """A hook that keeps what a layer gives for the last id."""
+        def hook(_layer, _inputs, output):
+            self.shown[index] = (output[0] if isinstance(output, tuple) else output)[0, -1]
+        return hook
+
+    def show(self, layer, position=None):
+        if position is None:
+            return self.shown.get(layer)
+        held = self.cache.layers[layer]
+        if type(held) is not DynamicLayer:
+            return None
+        return torch.cat([rows[0, :, position].flatten() for rows in (held.keys, held.values)])
+
+    def steps(self, n, forced, logits):
         ids = torch.empty(n, dtype=torch.int64, device=self.pending.device)
         for step in range(n):
             row = self.forward(self.pending if forced is None else forced[step:step + 1])
@@ -76,6 +161,6 @@ class Decoder:
             self.cache.crop(-rows)
 
     def forward(self, ids):
-        """Appends rows to the cache; the logits of the last one, bf16 [vocab]."""
+        """Appends rows to the cache; the logits of the last one, [vocab]."""
         output = self.model(input_ids=ids[None], past_key_values=self.cache, use_cache=True, logits_to_keep=1)
         return output.logits[0, -1]

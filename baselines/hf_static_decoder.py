@@ -16,13 +16,18 @@ class Decoder(hf_decoder.Decoder):
     def open(self, folder, device, max_context):
         super().open(folder, device, max_context)
         self.cache = StaticCache(config=self.model.config, max_cache_len=max_context)
-        if not all(hasattr(layer, "cumulative_length") for layer in self.cache.layers):
+        kinds = {type(layer).__name__ for layer in self.cache.layers}
+        self.counts = kinds == {"StaticLayer"}
+        self.rewind = self.count if self.counts else None
+        if self.counts and not hasattr(self.cache.layers[0], "cumulative_length"):
             error = ImportError("hf-static needs transformers 5.6 or later (pip install 'transformers>=5.6')")
             error.mkbench_kind = "not_built"  # the engine is skipped
             raise error
         self.graph = None
-        if device.type == "cuda":
+        # A window keeps its place in Python, where a graph does not find it.
+        if device.type == "cuda" and kinds <= {"StaticLayer", "LinearAttentionLayer"}:
             self.capture(device)
+        self.settings += f" cuda_graph={int(self.graph is not None)}"
 
     @torch.no_grad()
     def capture(self, device):
@@ -30,18 +35,27 @@ class Decoder(hf_decoder.Decoder):
         self.id = torch.zeros(1, dtype=torch.int64, device=device)
         for _ in range(WARM_UP):
             super().forward(self.id)
-            self.rewind(0)
+            if self.counts:
+                self.count(0)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             self.row = super().forward(self.id)
-        self.rewind(0)
+        self.empty_cache()
         self.graph = graph
 
     def empty_cache(self):
-        self.rewind(0)
+        if not hasattr(self, "cache"):
+            return super().empty_cache()  # open() looks at it
+        if self.counts:
+            self.count(0)
+        else:
+            self.cache.reset()
         return self.cache
 
-    def rewind(self, position):
+    def show(self, layer, position=None):
+        return None  # a graph's memory holds what its last kernel left there
+
+    def count(self, position):
         for layer in self.cache.layers:
             layer.cumulative_length.fill_(position)
 

@@ -6,7 +6,9 @@
 #include <nlohmann/json.hpp>
 
 #include "references/base/json_strict.h"
+#include "references/base/sha256.h"
 #include "references/foreign_folder.h"
+#include "references/manifest.h"
 
 namespace mkbench {
 namespace {
@@ -256,6 +258,17 @@ Checkpoint open_checkpoint(const fs::path& folder, ModelFindings& findings) {
                               "transformers adds where PEFT is installed",
                               kAdapter));
   return checkpoint;
+}
+
+void check_manifest(const fs::path& folder, const Checkpoint& checkpoint) {
+  const std::optional<Manifest> manifest = Manifest::of(folder);
+  if (!manifest) return;
+  const fs::path config = folder / "config.json";
+  if (manifest->lists(config)) manifest->check(config, sha256_file(config));
+  for (const auto& file : checkpoint.files) {
+    const fs::path path = file->path();
+    manifest->check(path, sha256_file(path));
+  }
 }
 
 }  // namespace mkbench

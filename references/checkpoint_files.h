@@ -30,6 +30,10 @@ struct Checkpoint {
 // that cannot be read becomes a finding and the other files are opened.
 Checkpoint open_checkpoint(const std::filesystem::path& folder, ModelFindings& findings);
 
+// Throws Error(kBadInput) where the folder has a manifest.json and a file differs from it. A
+// config.json that the manifest does not list may be the user's own and is accepted.
+void check_manifest(const std::filesystem::path& folder, const Checkpoint& checkpoint);
+
 // Calls `use` and returns true. If findings are collected, an Error(kBadInput) becomes a fatal
 // finding of `field` with `file` as its source, and the result is false.
 bool attempt(ModelFindings& findings, const std::filesystem::path& file, const std::string& field,

@@ -155,6 +155,7 @@ void check_stamp(const fs::path& folder, const std::string& wanted) {
 }  // namespace
 
 ModelWeights share_weights(const ModelWeights& weights) {
+  if (weights.config.is_outline()) return weights;  // its folder is all that there is of it
   if (!weights.folder.empty() && describes(weights.folder, weights.config)) return weights;
   check_shapes(weights, "share_weights");
   remove_stale_snapshots_once();

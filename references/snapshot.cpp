@@ -12,6 +12,7 @@
 #include "references/base/regular_file.h"
 #include "references/config.h"
 #include "references/hub_cache.h"
+#include "references/outline.h"
 #include "references/shared_snapshot.h"
 #include "references/synthetic.h"
 #include "references/user_folders.h"
@@ -104,14 +105,23 @@ std::string name_meant(std::string_view text) {
   return {};
 }
 
-}  // namespace
-
-fs::path data_dir() {
-  if (const char* folder = environment_value("MKBENCH_DATA_DIR")) return folder;
-  return data_root() / "references" / "data";
+void choose_truth(TruthChoice choice, Model& model) {
+  if (choice == TruthChoice::kMkbench) return;
+  const bool asked = choice == TruthChoice::kTransformers;
+  if (is_analytic(model.row)) {
+    if (asked)
+      fail(
+          fmt::format("--truth transformers: --model {} is made in memory and judged by its closed "
+                      "form; name a folder",
+                      model.name));
+    return;
+  }
+  if (!asked && (model.row != nullptr || !is_foreign_model(model.folder))) return;
+  model.truth = Truth::kTransformers;
+  model.is_outline = !is_loadable_config(model.folder);
 }
 
-Model resolve_model(const std::string& text) {
+Model find_model_by_text(const std::string& text) {
   if (text.empty()) fail("--model: empty name");
   if (const ModelRow* row = find_model(text)) return resolve_row(*row);
   if (text.starts_with("synthetic:")) refuse_synthetic(text);
@@ -133,7 +143,21 @@ Model resolve_model(const std::string& text) {
                    fmt::join(tried, "; "), known_names()));
 }
 
+}  // namespace
+
+fs::path data_dir() {
+  if (const char* folder = environment_value("MKBENCH_DATA_DIR")) return folder;
+  return data_root() / "references" / "data";
+}
+
+Model resolve_model(const std::string& text, TruthChoice truth) {
+  Model model = find_model_by_text(text);
+  choose_truth(truth, model);
+  return model;
+}
+
 ModelConfig model_config(const Model& model) {
+  if (model.is_outline) return outline_config(model.folder);
   if (!is_analytic(model.row)) return read_config(model.folder / "config.json");
   return synthetic_config(*model.row->published);
 }
@@ -161,6 +185,7 @@ ModelWeights load_model(const Model& model, const LoadOptions& options) {
     return options.share ? make_shared_synthetic(shape, lagset, 0, model.salt)
                          : make_synthetic(shape, lagset, 0, {}, model.salt);
   }
+  if (model.is_outline) return load_outline(model.folder, model.name);
   ModelWeights weights = load_folder(model.folder, model.name, options);
   const std::string_view wanted = model.row != nullptr ? model.row->weights_sha256 : "";
   if (!wanted.empty() && weights.sha256 != wanted) {

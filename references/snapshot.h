@@ -16,6 +16,12 @@ namespace mkbench {
 // data_root().
 std::filesystem::path data_dir();
 
+// What computes the truth by which a model's engines are judged: mkbench, for the families of
+// model/family.h, or Hugging Face transformers.
+enum class Truth { kMkbench, kTransformers };
+// --truth: kAuto takes transformers where no family of mkbench's is the model's.
+enum class TruthChoice { kAuto, kMkbench, kTransformers };
+
 // An item of --model, resolved once and passed on.
 struct Model {
   const ModelRow* row = nullptr;  // null for a folder or hub id
@@ -24,11 +30,18 @@ struct Model {
   std::filesystem::path folder{};
   std::string commit{};  // of a hub model, 40 hex digits; else empty
   uint64_t salt = 0;     // of an analytic model (make_synthetic())
+  Truth truth = Truth::kMkbench;
+  bool is_outline = false;  // only transformers reads its config (outline.h)
 };
+
+// has_committed_truth(), and it is the one that judges.
+inline bool has_committed_truth(const Model& model) {
+  return model.truth == Truth::kMkbench && has_committed_truth(model.row);
+}
 
 // Finds the model that `text`, a word after --model, names. Opens no weights. Throws
 // Error(kBadInput) naming what was tried.
-Model resolve_model(const std::string& text);
+Model resolve_model(const std::string& text, TruthChoice truth = TruthChoice::kMkbench);
 
 // Config of a model before its weights are loaded. Throws Error(kBadInput).
 ModelConfig model_config(const Model& model);

@@ -14,25 +14,12 @@
 #include "references/checkpoint_rules.h"
 #include "references/config_scan.h"
 #include "references/left_over.h"
-#include "references/manifest.h"
 #include "references/snapshot.h"
 
 namespace mkbench {
 namespace {
 
 namespace fs = std::filesystem;
-
-// A config.json that the manifest does not list may be the user's own and is accepted.
-void check_manifest(const fs::path& folder, const Checkpoint& checkpoint) {
-  const std::optional<Manifest> manifest = Manifest::of(folder);
-  if (!manifest) return;
-  const fs::path config = folder / "config.json";
-  if (manifest->lists(config)) manifest->check(config, sha256_file(config));
-  for (const auto& file : checkpoint.files) {
-    const fs::path path = file->path();
-    manifest->check(path, sha256_file(path));
-  }
-}
 
 std::vector<std::string> parts_not_covered(const Family& family, const Checkpoint& checkpoint) {
   std::vector<std::string> parts;

@@ -182,6 +182,12 @@ def load_engines(path: str):
     return adapter.DecoderFile(path, module.Decoder)
 
 
+def vocab_size(folder: pathlib.Path) -> int:
+    """The length of a row of logits: config.json's, or its text_config's, where a model has other parts too."""
+    config = json.loads((folder / "config.json").read_text())
+    return config.get("text_config", config)["vocab_size"]
+
+
 class Held:
     """An engine, and the length of a row of its logits."""
 
@@ -249,7 +255,7 @@ class Server:
         check_stamp(folder, place["stamp"])
         engine = self.module(request["name"]).make_engine(folder, copy.deepcopy(request))
         check_stamp(folder, place["stamp"])  # the files that were read are the ones of the stamp
-        held = Held(engine, json.loads((folder / "config.json").read_text())["vocab_size"])
+        held = Held(engine, vocab_size(folder))
         capabilities = dict(engine.capabilities())
         if not hasattr(engine, "launch_count"):
             capabilities["counted"] = False

@@ -22,7 +22,10 @@ def library_bytes(path: str) -> int:
 def needed_bytes(request: dict, config: dict) -> int:
     """The bytes that an engine will take: KV rows in bf16; on a card also the large matrices, which on a CPU stay in
     the snapshot's mapped files; on a CPU also the libraries that the engine imports."""
-    shape, tied = config["shape"], config["tie_word_embeddings"]
+    shape, tied, outline = config["shape"], config["tie_word_embeddings"], config["outline_bytes"]
+    if outline:  # transformers computes the model: the truth in four bytes a value, others as stored
+        return (2 if request["precision"] == "fp32" else 1) * outline + (
+            0 if request["cuda"] else library_bytes(request["name"]))
     kv_row = 2 * shape["kv_heads"] * shape["head_dim"]
     rows = 2 * shape["layers"] * kv_row * request["max_context"]
     if not request["cuda"]:

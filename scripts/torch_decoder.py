@@ -4,13 +4,12 @@ ids and abilities, and prefills again in place of calls that the decoder lacks.
 
 import ctypes
 import inspect
-import json
 import pathlib
 import re
 import sys
 
 import torch
-from __main__ import HostError  # host.py
+from __main__ import HostError, vocab_size  # host.py
 
 PRECISIONS = ("bf16", "fp32-accumulate", "lossy", "fp16")  # in the order of references/engine.h
 # Passes over a buffer of twice L2, as in harness/device/l2_flush.cu.
@@ -67,7 +66,7 @@ class TorchEngine:
         self.limit = attribute(self.who, decoder, "context_limit", 0, "a number of positions",
                                lambda value: type(value) is int and value >= 0)
         self.max_context = min(request["max_context"], self.limit or request["max_context"])
-        self.vocab = json.loads((folder / "config.json").read_text())["vocab_size"]
+        self.vocab = vocab_size(folder)
         self.device, shown, self.events = torch.device("cpu"), "cpu", []
         self.cuda = request["cuda"]
         if self.cuda:
@@ -82,7 +81,9 @@ class TorchEngine:
         self.own_pending = None  # the next input that the decoder assumes
         self.event_ms, self.decodes = 0.0, 0
         self.replays = False  # `consumed` grows within the call
-        decoder.open(folder, self.device, self.max_context)
+        takes = inspect.signature(decoder.open).parameters
+        runs = {"precision": request["precision"]} if "precision" in takes else {}
+        decoder.open(folder, self.device, self.max_context, **runs)
         self.settings = attribute(self.who, decoder, "settings", "", "text", lambda value: isinstance(value, str))
         self.able = self.abilities(pathlib.Path(path), shown)
 
@@ -96,7 +97,7 @@ class TorchEngine:
             "context_limit": self.limit,
             "logits": "logits" in takes, "forced": True, "snapshots": False, "poison": False, "counted": False,
             "late_id": self.sets or self.forces,
-            "rewind": hasattr(self.decoder, "rewind") and (self.sets or self.forces),
+            "rewind": callable(getattr(self.decoder, "rewind", None)) and (self.sets or self.forces),
             "precision": attribute(self.who, self.decoder, "precision", "bf16", f"one of {', '.join(PRECISIONS)}",
                                    lambda value: value in PRECISIONS),
             "deterministic": attribute(self.who, self.decoder, "deterministic", True, "True or False",

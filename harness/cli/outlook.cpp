@@ -35,7 +35,8 @@ void Outlook::predict(std::vector<CaseJob> jobs, bool measure, bool whole) {
     CaseOutlook one;
     one.name = case_name(job);
     const ModelRow* row = job.model.row;
-    if (!stated.insert(job.model.name).second && may_take_over(row, !has_committed_truth(row)))
+    if (!stated.insert(job.model.name).second &&
+        may_take_over(row, !has_committed_truth(job.model)))
       job.judged.emplace();
     const ModelConfig config = services.config(job.model);
     one.residency = choose_residency(job, services, config);

@@ -82,11 +82,17 @@ void check_tune(const PlanSettings& settings, const RunPlan& plan) {
 }
 
 // Adds the judge, then the yardsticks. The judge is needed even with --compare none. `mkbench
-// parity` has no --compare, and so no yardstick.
-void choose_yardsticks(const PlanSettings& settings, CaseJob& job) {
-  job.engines = {{.name = kJudgeName, .asked = kJudgeName, .judges = true}};
-  for (const std::string& name : settings.compare) {
+// parity` has no --compare, and so no yardstick. eager does not compute an outline: hf takes its place.
+void choose_yardsticks(const PlanSettings& settings, RunPlan& plan, CaseJob& job) {
+  const std::string judge = job.model.truth == Truth::kTransformers ? kHfName : kJudgeName;
+  job.engines = {{.name = judge, .asked = judge, .judges = true}};
+  for (std::string name : settings.compare) {
     if (name == kNoBaseline) continue;
+    if (job.model.is_outline && name == kJudgeName) {
+      plan.notes.push_back(fmt::format("{}: {} does not compute this model: {} is the baseline",
+                                       job.model.name, name, judge));
+      name = judge;
+    }
     const auto known = std::find_if(job.engines.begin(), job.engines.end(),
                                     [&](const CaseEngine& e) { return e.name == name; });
     if (known != job.engines.end()) {
@@ -114,7 +120,7 @@ std::vector<std::string> engines_of_builds(const PlanSettings& settings,
 void choose_candidates(const PlanSettings& settings, const MachineProbe& probe, RunPlan& plan,
                        CaseJob& job) {
   std::vector<std::string> engines = settings.engines;
-  if (engines.empty()) engines = {default_engine(plan.cuda)};
+  if (engines.empty()) engines = {default_engine(plan.cuda, job.model.is_outline)};
   const std::string obstacle = ring_obstacle_of(probe, job.model.name);
   if (!settings.builds.empty())
     engines = engines_of_builds(settings, engines, plan.cuda && obstacle.empty());
@@ -138,6 +144,21 @@ void choose_candidates(const PlanSettings& settings, const MachineProbe& probe, 
   }
 }
 
+// Refuses options that do not go with a truth in Python.
+void check_truth(const PlanSettings& settings, const Model& model) {
+  if (model.truth != Truth::kTransformers) return;
+  const char* wrong = settings.in_process               ? "--in-process"
+                      : !settings.reference_dir.empty() ? "--reference"
+                      : settings.require_reference      ? "--require-reference"
+                      : settings.only                   ? "--only"
+                                                        : nullptr;
+  if (wrong == nullptr) return;
+  throw Error(ErrorKind::kBadInput,
+              fmt::format("{}: not with --model {}, whose truth transformers computes in a process "
+                          "of its own, without references that are kept",
+                          wrong, model.name));
+}
+
 // Refuses, before anything is measured, a case that needs more positions than the model has.
 void check_positions(const CaseJob& job) {
   if (is_analytic(job.model.row)) return;  // the host checks these after making their weights
@@ -159,6 +180,8 @@ std::string no_ceiling(const MachineProbe& probe, const CaseJob& job, bool in_pr
   if (job.whole_parity || job.only) return "nothing is timed";
   if (job.n_prompt > 0) return "a prefill test does not read the weights once a token";
   if (in_process) return "--in-process: times are not those of a run";
+  if (job.model.is_outline)
+    return "transformers computes this model: what a step reads is not known";
   const double bytes =
       static_cast<double>(model_config(job.model).shape.bytes_per_step(first_depth(job)));
   const double l2 = static_cast<double>(probe.l2_bytes);
@@ -172,7 +195,8 @@ void add_case(const MachineProbe& probe, bool in_process, CaseJob& job, RunPlan&
   job.no_ceiling = no_ceiling(probe, job, in_process);
   // One process gives no interval to judge by.
   job.observed = job.n_prompt == 0 && job.processes > 1;
-  job.audited = job.cuda() && !in_process && !job.only && job.n_prompt == 0;
+  job.audited =
+      job.cuda() && !in_process && !job.only && job.n_prompt == 0 && !job.model.is_outline;
   plan.jobs.push_back(job);
 }
 
@@ -246,8 +270,9 @@ RunPlan plan_run(const PlanSettings& settings, const MachineProbe& probe) {
       plan.warnings.push_back(fmt::format("--model: {} is given twice and runs once", model));
       continue;
     }
-    job.model = resolve_model(model);
-    choose_yardsticks(settings, job);
+    job.model = resolve_model(model, settings.truth);
+    check_truth(settings, job.model);
+    choose_yardsticks(settings, plan, job);
     choose_candidates(settings, probe, plan, job);
     warn_of_pace(settings, probe, job, plan);
     job.no_ceiling = no_ceiling(probe, job, in_process);

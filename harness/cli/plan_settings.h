@@ -10,6 +10,7 @@
 #include "harness/cli/command_line.h"
 #include "harness/engines/registry.h"
 #include "harness/flow/case_settings.h"
+#include "references/snapshot.h"
 
 namespace mkbench {
 
@@ -33,6 +34,7 @@ struct PlanSettings : CardSettings, CaseSettings {
   std::vector<std::string> engines;  // empty: the device's default
   std::vector<std::string> builds;   // compare: BASE and HEAD, build folders or engines' files
   std::vector<std::string> models;   // empty: the device's default
+  TruthChoice truth = TruthChoice::kMkbench;
   std::vector<int> n_prompt, n_gen, n_depth;
   std::optional<int> processes, blocks;  // absent: the device's default
   int max_blocks = 0;
@@ -99,6 +101,14 @@ inline std::vector<Flag<PlanSettings>> choice_flags() {
            "Models, a case each: names (mkbench list models), snapshot folders, or hub ids in the "
            "local cache [synthetic; tiny,tiny-untied on cpu].",
            &P::models, parse_path_list),
+      flag("truth auto|mkbench|transformers=auto",
+           "What computes the truth: mkbench, or the engines' Python with Hugging Face "
+           "transformers, "
+           "live. auto = transformers for the models that mkbench does not compute.",
+           &P::truth,
+           one_of<TruthChoice>({{"auto", TruthChoice::kAuto},
+                                {"mkbench", TruthChoice::kMkbench},
+                                {"transformers", TruthChoice::kTransformers}})),
       flag("resident all|one",
            "Engines held open at a time [all, where the card and its memory permit it].",
            &P::resident, one_of<Resident>({{"all", Resident::kAll}, {"one", Resident::kOne}})),

@@ -28,6 +28,7 @@ constexpr double kSlackMs = 20, kSlackShare = 0.1;
 
 std::vector<GreedyReference> read_references(const CaseJob& job, const std::string& name) {
   std::vector<GreedyReference> references;
+  if (job.model.truth == Truth::kTransformers) return references;  // live alone
   // References that the user captured from these weights replace all others, also published ids.
   if (job.reference_dir.empty()) {
     for (const auto& path : find_users_references(job.model))
@@ -70,8 +71,10 @@ int64_t compiled_bytes(const std::string& name, const CaseShapes& shapes) {
   constexpr int kMostLengths = 512;
   if (name == "compiled") return kOfPackage;
   const bool python = host_kind(name) == HostKind::kPython;
-  if (engine_of_run(name) != kJudgeName && !python) return 0;
-  if (name == kTruthName || python || !compiles_for_shapes()) return kFirst;
+  const EngineRun run = run_of(name);
+  if (run.engine != kJudgeName && !python) return 0;
+  const bool fp32 = run.precision == EngineRequest::Precision::kFp32;
+  if (fp32 || python || !compiles_for_shapes()) return kFirst;
   return kFirst + kOfLength * std::min(shapes.lengths, kMostLengths) + kOfPrefill * shapes.prefills;
 }
 
@@ -258,7 +261,7 @@ int64_t HostServices::shared_bytes(const ModelConfig& config) const {
   const int64_t row = shape.vocab * int64_t{sizeof(float)};
   const int64_t observed = job_.observed ? std::min(kMostLogitBytes, job_.n_gen * row) : 0;
   const int64_t logits = std::max(kMaxLogitSteps * row, observed);
-  return resident_bytes(getpid()) + 2 * shape.parameters(config.tie_word_embeddings) + 2 * logits;
+  return resident_bytes(getpid()) + config.weight_bytes() + 2 * logits;
 }
 
 int64_t HostServices::free_of_card() const {

@@ -186,7 +186,7 @@ void judge_head(const ModelWeights& weights, const std::vector<GreedyReference>&
                 bool logits_bf16, const OpenOn& open, const std::function<void()>& stop,
                 Findings& findings) {
   const int vocab = weights.config.shape.vocab;
-  const int64_t bytes = 2 * weights.config.shape.parameters(weights.config.tie_word_embeddings);
+  const int64_t bytes = weights.config.weight_bytes();
   const Walk walk = longest_walk(references, logits_bf16);
   const auto rule_out = [&](std::string why) { findings.rule_out(Check::kHead, std::move(why)); };
   if (walk.winners.empty()) return rule_out("no prompt of the references has a decided step");

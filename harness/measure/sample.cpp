@@ -143,6 +143,7 @@ std::string lasting_disagreement(std::span<const Sample> samples, const ClockOve
 MemoryBound memory_bound(const ModelShape& shape, int depth, int n, int n_prompt,
                          double pin_gb_per_s, int64_t l2_bytes) {
   MemoryBound bound;
+  if (!shape.is_whole()) return bound;
   const bool prefill = n_prompt > 0;
   const double tokens = prefill ? n_prompt : 1;
   const double context = prefill ? 0 : depth + std::max(0, n - 1) / 2.0;

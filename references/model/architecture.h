@@ -48,6 +48,14 @@ struct ModelConfig {
   double rms_norm_eps = 0;  // > 0
   bool tie_word_embeddings = false;
   int max_positions = 0;  // longest context, in positions
+  // Bytes of the tensors as stored, of a model that only transformers computes (outline.h); else 0.
+  int64_t outline_bytes = 0;
+
+  bool is_outline() const { return outline_bytes > 0; }
+  // Bytes of all weights: as stored, or as bf16.
+  int64_t weight_bytes() const {
+    return is_outline() ? outline_bytes : 2 * shape.parameters(tie_word_embeddings);
+  }
 };
 
 }  // namespace mkbench

@@ -54,6 +54,8 @@ struct ModelShape {
   constexpr bool has_llama_steps() const {
     return norm_offset == 0 && activation == Activation::kSilu && embedding_multiplier == 1;
   }
+  // False for an outline (references/outline.h): only vocabulary, width and layers are known.
+  constexpr bool is_whole() const { return heads > 0; }
   // Equal in every dimension that a kernel compiles in; layers and vocabulary are run-time values.
   constexpr bool same_layer_shape(const ModelShape& o) const {
     ModelShape mine = *this;

@@ -129,7 +129,7 @@ int doctor_command(const DoctorSettings& settings, const Invocation& invocation)
   report.machine = read_host_machine(std::filesystem::current_path());
   ask_hosts(settings, invocation, inputs, report);
   const ModelConfig config = model_config(resolve_model(kModel));
-  inputs.host_bytes_needed = 2 * config.shape.parameters(config.tie_word_embeddings);
+  inputs.host_bytes_needed = config.weight_bytes();
   look_at_python(settings, inputs, report);
   if (interrupt_count() > 0) throw Interrupted();
   judge_machine(inputs, report);

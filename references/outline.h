@@ -1,0 +1,28 @@
+// The outline of a model that only transformers computes: what config.json and the tensors' headers
+// say of its size. Everything else about it stays with transformers.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "references/model/weights.h"
+
+namespace mkbench {
+
+// True if the folder's config.json names a model_type that is of no family of model/family.h, so
+// that transformers is the only reader left. False where it cannot be read.
+bool is_foreign_model(const std::filesystem::path& folder);
+
+// True if the loader reads the folder's config.json without a finding.
+bool is_loadable_config(const std::filesystem::path& folder);
+
+// Vocabulary, width, layers and longest context, from config.json or its text_config, under the names
+// that transformers' classes give them; and the bytes of all tensors. Throws Error(kBadInput) naming
+// the missing key, and for weights that are no safetensors.
+ModelConfig outline_config(const std::filesystem::path& folder);
+
+// outline_config(), the folder, and a hash over names and bytes of all tensors: no matrices. Throws
+// Error(kBadInput), also where a file differs from the folder's manifest.json.
+ModelWeights load_outline(const std::filesystem::path& folder, const std::string& name);
+
+}  // namespace mkbench
