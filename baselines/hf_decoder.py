@@ -1,8 +1,8 @@
 """The engine hf: Hugging Face transformers behind references/decoder.py, in bf16 with SDPA attention where the model has
 it, a growing KV cache and one forward pass for each token, as a loop around a model or generate() runs it.
 
-Where transformers computes the truth (--truth), this file also makes the two runs by which others are judged: all in
-fp32 with transformers' own eager attention, and in bf16 with the last product in fp32.
+Where transformers computes the truth (--truth), this file also makes the two runs by which others are judged, with
+transformers' eager attention: all in fp32, and in bf16 with the last product in fp32.
 """
 
 import os
@@ -84,11 +84,13 @@ class Decoder:
 
     def open(self, folder, device, max_context, precision="own"):
         """precision: "own", or of a run that judges others: "fp32", "head-fp32"."""
+        dtype, how = torch.bfloat16, {}
+        if precision != "own":
+            how["attn_implementation"] = "eager"  # whose rounding the limits of parity were measured with
         if precision == "fp32":
             require_fp32(device)
-            self.model = load(folder, dtype=torch.float32, attn_implementation="eager")
-        else:
-            self.model = load(folder, dtype=torch.bfloat16)
+            dtype = torch.float32
+        self.model = load(folder, dtype=dtype, **how)
         self.model.to(device)
         if precision == "head-fp32":
             self.model.set_output_embeddings(Fp32Head(self.model.get_output_embeddings()))

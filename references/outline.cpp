@@ -37,6 +37,10 @@ const std::vector<OutlineField>& outline_fields() {
   return fields;
 }
 
+// One of these keys has every config with a router.
+constexpr const char* kExperts[] = {"num_experts_per_tok", "num_experts", "num_local_experts",
+                                    "n_routed_experts", "moe_num_experts"};
+
 int value_of(const json& object, const OutlineField& field, const std::string& path) {
   for (const std::string& key : field.keys) {
     const auto at = object.find(key);
@@ -65,6 +69,8 @@ ModelConfig outline_of(const json& root, const std::string& path, const Checkpoi
     const int value = value_of(object, field, path);
     (field.member != nullptr ? config.shape.*field.member : config.max_positions) = value;
   }
+  config.routes = std::any_of(std::begin(kExperts), std::end(kExperts),
+                              [&](const char* key) { return object.contains(key); });
   for (const auto& [name, located] : checkpoint.tensors)
     config.outline_bytes += static_cast<int64_t>(located.entry->bytes());
   return config;

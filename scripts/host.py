@@ -40,7 +40,7 @@ sys.dont_write_bytecode = True
 # An interpreter that runs this file by runpy does not look for modules beside it.
 HERE = pathlib.Path(__file__).resolve().parent  # file_of_main() changes __file__
 sys.path.insert(0, str(HERE))
-from host_surroundings import complete_environment, engine_path, file_of_main, load_file, shadowed_package, why_not_started
+from host_surroundings import complete_environment, engine_path, file_of_main, load_file, shadowed_package, vocab_size, why_not_started
 from needed_memory import needed_bytes
 from nvtx_ranges import Ranges, load_recorder
 del sys.path[0]
@@ -180,12 +180,6 @@ def load_engines(path: str):
         raise HostError("bad_input", f"{path}: defines no class Decoder (references/decoder.py)")
     adapter = load_file("mkbench_torch_decoder", str(HERE / "torch_decoder.py"))
     return adapter.DecoderFile(path, module.Decoder)
-
-
-def vocab_size(folder: pathlib.Path) -> int:
-    """The length of a row of logits: config.json's, or its text_config's, where a model has other parts too."""
-    config = json.loads((folder / "config.json").read_text())
-    return config.get("text_config", config)["vocab_size"]
 
 
 class Held:
@@ -393,16 +387,17 @@ class Server:
         held = self.engine(call)
         return self.wire.answer("able", why="an engine in Python has no ablations", state=held.state())
 
+    def take_explain(self, call: dict) -> dict:
+        return self.wire.answer("explained", fits=None)  # no engine in Python searches for known bugs
+
     def take_describe(self, call: dict) -> dict:
-        request = call["request"]
-        return self.wire.answer("described", bytes=needed_bytes(request | {"name": engine_path(request["name"])}, call["config"]))
+        return self.wire.answer("described", bytes=needed_bytes(call["request"], call["config"]))
 
     def take_ping(self, call: dict) -> dict:
+        if call["type"] == "finish":
+            self.finish()
         return self.wire.answer("ok")
-
-    def take_finish(self, call: dict) -> dict:
-        self.finish()
-        return self.wire.answer("ok")
+    take_finish = take_ping
 
     def take_flush(self, call: dict) -> dict:
         flushes = self.optional("flush_l2")
@@ -410,8 +405,8 @@ class Server:
             missing = "finish()" if flushes else "flush_l2(gpu)"
             raise HostError("runtime", f"the engine's file defines no {missing}, without which times are too short")
         begin = time.monotonic()
-        for flush in flushes[:1] if call["cuda"] else ():
-            flush(call["gpu"])
+        if call["cuda"]:
+            flushes[0](call["gpu"])
         return self.wire.answer("flushed", ms=1000 * (time.monotonic() - begin))
 
 

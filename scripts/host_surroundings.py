@@ -3,6 +3,7 @@
 import importlib
 import importlib.machinery
 import importlib.util
+import json
 import os
 import pathlib
 import pwd
@@ -25,6 +26,12 @@ def why_not_started(sockets, files) -> str:
         return "host.py: is started by mkbench, not by hand"
     return (f"this Python closes the descriptors it was given ({', '.join(map(str, closed))}): give --python the interpreter "
             f"itself ({sys.executable}), or let its wrapper keep them open (exec, or close_fds=False)")
+
+
+def vocab_size(folder: pathlib.Path) -> int:
+    """The length of a row of logits: config.json's, or its text_config's, where a model has other parts too."""
+    config = json.loads((folder / "config.json").read_text())
+    return config.get("text_config", config)["vocab_size"]
 
 
 def shadowed_package() -> str:

@@ -3,6 +3,8 @@
 import ast
 import pathlib
 
+from host_surroundings import engine_path
+
 # What an import adds to a process beside the pages of libtorch, which every process of a run shares (torch 2.11,
 # transformers 5.17, x86-64).
 LIBRARY_BYTES = {"torch": 330_000_000, "transformers": 150_000_000}
@@ -25,11 +27,11 @@ def needed_bytes(request: dict, config: dict) -> int:
     shape, tied, outline = config["shape"], config["tie_word_embeddings"], config["outline_bytes"]
     if outline:  # transformers computes the model: the truth in four bytes a value, others as stored
         return (2 if request["precision"] == "fp32" else 1) * outline + (
-            0 if request["cuda"] else library_bytes(request["name"]))
+            0 if request["cuda"] else library_bytes(engine_path(request["name"])))
     kv_row = 2 * shape["kv_heads"] * shape["head_dim"]
     rows = 2 * shape["layers"] * kv_row * request["max_context"]
     if not request["cuda"]:
-        return rows + library_bytes(request["name"])
+        return rows + library_bytes(engine_path(request["name"]))
     layer = shape["hidden"] * (2 * shape["heads"] * shape["head_dim"] + kv_row + 3 * shape["intermediate"])
     tables = (1 if tied else 2) * shape["vocab"] * shape["hidden"]
     return rows + 2 * (tables + shape["layers"] * layer)

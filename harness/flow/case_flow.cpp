@@ -249,7 +249,7 @@ class CaseFlow {
     send_references(references);
     choose_context(references);
     gate(references);
-    if (!references.live_check.empty()) send_references(references);
+    if (references.live) send_references(references);
     return references;
   }
 

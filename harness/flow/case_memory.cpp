@@ -50,8 +50,8 @@ CaseMemory needed_memory(const CaseJob& job, const CaseServices& services,
   // The processes of the case start side by side; each is queried below.
   std::vector<std::string> names;
   for (const CaseEngine& engine : job.engines) names.push_back(engine.name);
-  const std::string truth = truth_run(judge_of(job)), head_fp32 = head_fp32_run(judge_of(job));
-  if (!job.judged) names.push_back(head_fp32);
+  const JudgeRuns judges = judge_runs(job);
+  if (!job.judged) names.push_back(judges.head_fp32);
   if (job.no_ceiling.empty()) names.emplace_back(kCeilingName);
   services.expect(names);
   // An engine that has no code for the model takes nothing: the case refuses it.
@@ -71,9 +71,9 @@ CaseMemory needed_memory(const CaseJob& job, const CaseServices& services,
     const CaseShapes shapes = planned_shapes(job, services, config.shape, false);
     // The judge's run with an fp32 head (and the truth, if no reference is committed) needs memory
     // only beside the judge; its process stays while the other engines open.
-    const int64_t runs = services.process_bytes(head_fp32, shapes);
-    int64_t beside_the_judge = runs + bytes(head_fp32), all = 0;
-    if (!has_committed_truth(job.model)) beside_the_judge += bytes(truth);
+    const int64_t runs = services.process_bytes(judges.head_fp32, shapes);
+    int64_t beside_the_judge = runs + bytes(judges.head_fp32), all = 0;
+    if (!has_committed_truth(job.model)) beside_the_judge += bytes(judges.truth);
     for (const CaseEngine& engine : job.engines) {
       const int64_t one = services.process_bytes(engine.name, shapes) + bytes(engine.name);
       together(all, one);
@@ -101,8 +101,8 @@ CaseMemory needed_memory(const CaseJob& job, const CaseServices& services,
   // Without a closed form, the truth opens after the engines have closed (their processes stay); at
   // a near tie the run with an fp32 head replaces the truth for a while.
   if (!has_closed_form(job, config.shape)) {
-    const int64_t scoring =
-        services.process_bytes(head_fp32, shapes) + std::max(bytes(truth), bytes(head_fp32));
+    const int64_t scoring = services.process_bytes(judges.head_fp32, shapes) +
+                            std::max(bytes(judges.truth), bytes(judges.head_fp32));
     const int64_t then = scoring + (job.one_at_a_time ? 0 : processes);
     memory.needed = std::max(memory.needed, then);
     memory.with_ceiling = std::max(memory.with_ceiling, then + ceiling);

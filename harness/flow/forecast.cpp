@@ -105,7 +105,7 @@ void measure_steps(const Now& now, Engine& engine, const std::vector<int32_t>& i
 }
 
 // Times judge_parity() on the first steps of a reference.
-void measure_judging(const Now& now, Engine& engine, const std::string& name, bool is_baseline,
+void measure_judging(const Now& now, Engine& engine, const std::string& name,
                      const GreedyReference& reference, const ModelShape& shape, StepPace& pace) {
   if (pace.step_s > kSlowS) return;
   ParityOptions options;
@@ -114,7 +114,7 @@ void measure_judging(const Now& now, Engine& engine, const std::string& name, bo
   options.vocab = shape.vocab;
   options.layers = shape.layers;
   options.logits_bf16 = rounds_logits(name);
-  options.is_baseline = is_baseline;
+  options.is_baseline = run_of(name).engine == kJudgeName;
   options.one_prompt = true;
   const auto judged = [&](int steps) {
     return settled_seconds(now, [&] { judge_parity(engine, cut(reference, steps), options); });
@@ -247,13 +247,12 @@ void Forecaster::measure(const CaseJob& job, const CaseServices& services, bool 
   for (const CaseEngine& engine : job.engines) {
     if (whole || !is_file_engine(engine.name)) names.push_back(engine.name);
   }
-  const std::string judge = judge_of(job), truth = truth_run(judge),
-                    head_fp32 = head_fp32_run(judge);
-  names.insert(names.end(), {head_fp32, truth});
+  const JudgeRuns runs = judge_runs(job);
+  names.insert(names.end(), {runs.head_fp32, runs.truth});
   for (const std::string& name : names) {
     if (services.stop()) throw Interrupted{};
     if (model.paces.contains(name)) continue;
-    const bool is_truth = name == truth;
+    const bool is_truth = name == runs.truth;
     if (is_truth && is_analytic(job.model.row) && !job.whole_parity) continue;
     try {
       StepPace pace;
@@ -266,10 +265,9 @@ void Forecaster::measure(const CaseJob& job, const CaseServices& services, bool 
       if (is_truth)
         measure_pass(now, *engine, ids, model.shape.vocab, pace);
       else if (with_logits != nullptr && engine->capabilities().logits)
-        measure_judging(now, *engine, name, run_of(name).engine == judge, *with_logits, model.shape,
-                        pace);
+        measure_judging(now, *engine, name, *with_logits, model.shape, pace);
       model.paces[name] = pace;
-      if (name == judge) model.paces[head_fp32] = pace;  // alike but for the last matmul
+      if (name == runs.judge) model.paces[runs.head_fp32] = pace;  // alike but for the last matmul
     } catch (const Error& error) {  // the case meets it too, and turns it into a verdict
       model.failed[name] = {verdict_of(error.kind()), name + ": " + error.what()};
     }
@@ -291,7 +289,7 @@ bool Forecaster::learn(const CaseJob& job, const std::string& engine, const Seen
   model.paces.erase(engine);
   // A judged step is decoded with logits and without, and judging logits takes about as long for one
   // engine as for another.
-  const auto judge = model.paces.find(judge_of(job));
+  const auto judge = model.paces.find(judge_runs(job).judge);
   const double logits_s =
       judge != model.paces.end() ? judge->second.logits_s : kJudgedLogitS * model.shape.vocab;
   StepPace pace;
@@ -317,7 +315,7 @@ Forecast Forecaster::forecast(const CaseJob& job) const {
   }
   const Measured& model = found->second;
   for (const auto& [name, end] : model.failed)
-    if (has_engine(job, name) || name == truth_run(judge_of(job))) result.refusals.push_back(end);
+    if (has_engine(job, name) || name == judge_runs(job).truth) result.refusals.push_back(end);
   if (!job.judged) result.judging_s = judging(job, model, result);
   if (job.whole_parity) return result;
   result.timing_s = timing(job, model, result);
@@ -329,8 +327,7 @@ Forecast Forecaster::forecast(const CaseJob& job) const {
 double Forecaster::judging(const CaseJob& job, const Measured& model, Forecast& forecast) const {
   double seconds = model.load_s;
   std::vector<GreedyReference> references = model.references.all;
-  const std::string judging = judge_of(job), truth = truth_run(judging),
-                    head_fp32 = head_fp32_run(judging);
+  const JudgeRuns runs = judge_runs(job);
   const auto pace_of = [&](const std::string& name) { return pace_or_none(model.paces, name); };
   if (model.references.live) {
     GreedyReference live;
@@ -340,15 +337,15 @@ double Forecaster::judging(const CaseJob& job, const Measured& model, Forecast& 
       live.prompts.back().steps.resize(kLiveSteps);
     }
     const double steps = steps_of(live.prompts);
-    for (const std::string& name : {truth, head_fp32, judging})
+    for (const std::string& name : {runs.truth, runs.head_fp32, runs.judge})
       seconds += pace_of(name).logits_s * steps + prefills_s(pace_of(name), live.prompts);
-    seconds += pace_of(truth).open_s;
+    seconds += pace_of(runs.truth).open_s;
     references.insert(references.begin(), live);
   }
   const auto judge = [&](const std::string& name, bool baseline) {
     if (!is_known(model.paces, name, forecast)) return 0.0;
     const StepPace& pace = model.paces.at(name);
-    const bool once = name == head_fp32;
+    const bool once = name == runs.head_fp32;
     double judged_s = 0;
     for (const GreedyReference& reference : references) {
       if (once && reference.token_only) continue;
@@ -364,7 +361,7 @@ double Forecaster::judging(const CaseJob& job, const Measured& model, Forecast& 
       seconds += at->second.open_s;
     const double prompts_s = judge(engine.name, engine.judges);
     seconds += prompts_s;
-    if (engine.judges) seconds += pace_of(head_fp32).open_s + judge(head_fp32, true);
+    if (engine.judges) seconds += pace_of(runs.head_fp32).open_s + judge(runs.head_fp32, true);
     if (!engine.candidate) continue;
     if (prompts_s > job.time_budget_s) {
       forecast.refusals.emplace_back(
@@ -388,10 +385,8 @@ double Forecaster::trials(const CaseJob& job, const Measured& model, const StepP
   for (const auto& [length, steps] : edge_prefills(lengths))
     own_s += pace.prefill_s + pace.rows_s(length) + steps * pace.logits_s;
   double truth_s = 0;
-  if (!is_analytic(job.model.row)) {
-    for (const std::string& name : {truth_run(judge_of(job)), head_fp32_run(judge_of(job))})
-      truth_s += lengths * pace_or_none(model.paces, name).logits_s;
-  }
+  for (const std::string& name : {judge_runs(job).truth, judge_runs(job).head_fp32})
+    if (!is_analytic(job.model.row)) truth_s += lengths * pace_or_none(model.paces, name).logits_s;
   return std::min(own_s, job.time_budget_s) + std::min(truth_s, job.time_budget_s) +
          kFreshProcesses * (kProcessS + prompts * repeated_s);
 }
@@ -440,7 +435,7 @@ double Forecaster::timing(const CaseJob& job, const Measured& model, Forecast& f
 
 // Each block's late id starts a path to score: one for engines that round logits, one for others.
 double Forecaster::scoring(const CaseJob& job, const Measured& model) const {
-  const auto truth = model.paces.find(truth_run(judge_of(job)));
+  const auto truth = model.paces.find(judge_runs(job).truth);
   if (truth == model.paces.end()) return 0;
   bool rounds = false, keeps = false;
   for (const CaseEngine& engine : job.engines) {

@@ -184,6 +184,10 @@ ParityOptions Gate::options_for(const Engine& engine, const std::string& name) c
   ParityOptions options;
   options.precision = precision_of(name, engine.capabilities());
   options.limits = limits_of(options.precision);
+  if (weights_.config.routes && options.precision != PrecisionClass::kLossy) {
+    options.limits.step = options.limits.sweep = 0;
+    options.unlimited = "at a near tie of its routers a right engine takes another expert";
+  }
   options.vocab = weights_.config.shape.vocab;
   options.logits_bf16 = rounds_logits(name);
   options.layers = weights_.config.shape.layers;
@@ -262,16 +266,18 @@ void Gate::send_parity(const std::string& engine, const ParityReport& report) {
 }
 
 std::unique_ptr<Engine> Gate::add_live_reference(Engine& judge) {
-  watch_.begin("live reference", truth_name_, nullptr);
-  const std::unique_ptr<Engine> truth = make(truth_name_);
-  std::unique_ptr<Engine> head_fp32 = make(head_fp32_name_);
+  watch_.begin("live reference", runs_.truth, nullptr);
+  const std::unique_ptr<Engine> truth = make(runs_.truth);
+  std::unique_ptr<Engine> head_fp32 = make(runs_.head_fp32);
   const WatchEnd end(watch_);
-  watch_.begin("live reference", truth_name_, truth.get());
+  watch_.begin("live reference", runs_.truth, truth.get());
   const ModelShape& shape = weights_.config.shape;
   GreedyReference live =
       capture_live(*truth, judge, *head_fp32, shape.vocab,
                    live_parity_prompts(job_, shape, references_.all), kLiveSteps);
   live.weights_sha256 = weights_.sha256;
+  if (const std::string settings = services_.facts(*truth).settings; !settings.empty())
+    live.versions = fmt::format("{}: {}", runs_.truth, settings);
   if (!weights_.lagset.empty())
     references_.live_check = live_check_text(live, weights_.lagset, shape.vocab);
   references_.all.insert(references_.all.begin(), std::move(live));
@@ -290,8 +296,8 @@ bool Gate::pass_judge(Contestant& contestant) {
     if (has_logits) {
       // The judge's own logits are rounded to bf16, so they give no meaningful error ratio. The
       // ratios come from the judge's run with the last matmul in fp32.
-      if (!head_fp32) head_fp32 = make(head_fp32_name_);
-      const ParityReport ratios = judge_baseline(*head_fp32, head_fp32_name_);
+      if (!head_fp32) head_fp32 = make(runs_.head_fp32);
+      const ParityReport ratios = judge_baseline(*head_fp32, runs_.head_fp32);
       report.r_rms = ratios.r_rms;
       report.r_rms_limit = ratios.r_rms_limit;
       for (const CheckResult& check : ratios.checks) merge_check(report.checks, check);

@@ -87,8 +87,7 @@ class Gate {
   std::unique_ptr<Engine> make(const std::string& name);
 
   const CaseJob& job_;
-  const std::string truth_name_ = truth_run(judge_of(job_)),
-                    head_fp32_name_ = head_fp32_run(judge_of(job_));
+  const JudgeRuns runs_ = judge_runs(job_);
   const FlowServices& services_;
   const ModelWeights& weights_;
   CaseReferences& references_;

@@ -67,12 +67,15 @@ struct CaseJob : CaseSettings {
   bool cuda() const { return device == "cuda"; }
 };
 
-// The engine that judges the case.
-inline std::string judge_of(const CaseJob& job) {
+// The names of the engine that judges a case and of its two other runs.
+struct JudgeRuns {
+  std::string judge, truth = truth_run(judge), head_fp32 = head_fp32_run(judge);
+};
+inline JudgeRuns judge_runs(const CaseJob& job) {
   for (const CaseEngine& engine : job.engines) {
-    if (engine.judges) return engine.name;
+    if (engine.judges) return {engine.name};
   }
-  return kJudgeName;
+  return {kJudgeName};
 }
 
 inline bool has_engine(const CaseJob& job, std::string_view name) {

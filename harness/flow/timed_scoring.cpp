@@ -21,8 +21,7 @@ class Scoring {
         services_(services),
         weights_(weights),
         max_context_(max_context),
-        truth_name_(truth_run(judge)),
-        head_fp32_name_(head_fp32_run(judge)),
+        runs_{judge},
         watch_(watch),
         end_(watch) {
     open_truth();
@@ -45,8 +44,8 @@ class Scoring {
 
  private:
   void open_truth() {
-    engine_ = make(truth_name_);
-    watch_.begin("scoring", truth_name_, engine_.get());
+    engine_ = make(runs_.truth);
+    watch_.begin("scoring", runs_.truth, engine_.get());
     start_afresh(*engine_, truth_.prompt);
     if (engine_->capabilities().snapshots) start_ = engine_->save();
   }
@@ -68,11 +67,11 @@ class Scoring {
       return true;
     });
     std::vector<double> d;
-    watch_.begin("scoring", head_fp32_name_, nullptr);
+    watch_.begin("scoring", runs_.head_fp32, nullptr);
     start_ = {};
     engine_.reset();
-    std::unique_ptr<Engine> head = make(head_fp32_name_);
-    watch_.begin("scoring", head_fp32_name_, head.get());
+    std::unique_ptr<Engine> head = make(runs_.head_fp32);
+    watch_.begin("scoring", runs_.head_fp32, head.get());
     start_afresh(*head, truth_.ending_with(run.last_id));
     walk_path(*head, run.path, 0, vocab(), [&](size_t step, int32_t, std::span<const float> row) {
       double low = std::numeric_limits<double>::infinity(), high = -low;
@@ -84,7 +83,7 @@ class Scoring {
       d.push_back(high - low);
       return true;
     });
-    watch_.begin("scoring", truth_name_, nullptr);
+    watch_.begin("scoring", runs_.truth, nullptr);
     head.reset();
     open_truth();
     return d;
@@ -106,7 +105,7 @@ class Scoring {
   const CaseServices& services_;
   const ModelWeights& weights_;
   const int max_context_;
-  const std::string truth_name_, head_fp32_name_;
+  const JudgeRuns runs_;
   ProgressWatch& watch_;
   std::unique_ptr<Engine> engine_;
   const WatchEnd end_;  // ends the stage before the engine is destroyed

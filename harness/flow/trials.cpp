@@ -142,7 +142,7 @@ int Trials::longest_cache() const {
       needed = std::max(
           needed, services_.bytes({.name = engine.name, .max_context = context}, weights_.config));
     }
-    for (const std::string& name : {truth_name_, head_fp32_name_})
+    for (const std::string& name : {runs_.truth, runs_.head_fp32})
       needed += services_.bytes({.name = name, .max_context = context}, weights_.config);
     const int64_t free = services_.free_bytes();
     return free <= 0 || needed <= free;
@@ -295,10 +295,10 @@ SweepCoverage Trials::sweep_on(const std::string& name, const SweepTruth& truth,
 // All engines of the case share the truth.
 const SweepTruth& Trials::live_truth(int longest) {
   if (live_truth_) return *live_truth_;
-  const std::unique_ptr<Engine> truth = make(truth_name_, longest, weights_),
-                                head = make(head_fp32_name_, longest, weights_);
+  const std::unique_ptr<Engine> truth = make(runs_.truth, longest, weights_),
+                                head = make(runs_.head_fp32, longest, weights_);
   const WatchEnd end(watch_);
-  watch_.begin("truth of the cache lengths", truth_name_, truth.get());
+  watch_.begin("truth of the cache lengths", runs_.truth, truth.get());
   const ModelShape& shape = weights_.config.shape;
   const TimeBudget bound(budget_.seconds(), clock_of(services_));
   budget_.outside([&] {
@@ -320,8 +320,8 @@ void Trials::localise_swept(const std::string& name, const std::vector<GreedyRef
     if (!ended_) throw Error(ErrorKind::kRuntime, "the engine ended its checks by an error");
     const int context = std::min(weights.config.max_positions, step.position + kMaxLogitSteps);
     const std::unique_ptr<Engine> candidate = make(name, context, weights),
-                                  truth = make(truth_name_, context, weights),
-                                  baseline = make(head_fp32_name_, context, weights);
+                                  truth = make(runs_.truth, context, weights),
+                                  baseline = make(runs_.head_fp32, context, weights);
     watch_.begin("localising", name, candidate.get());
     const LocaliseEngines engines{*candidate, *truth, *baseline};
     const ReplayOptions options =
@@ -397,7 +397,7 @@ void Trials::localise_failure(Engine& engine, const std::string& name, Engine& b
         repeated_prompts(job_, weights_.config.shape, references).front();
     const int room = 2 * (static_cast<int>(repeated.ids.size()) + kRepeatSteps);
     const std::unique_ptr<Engine> truth =
-        make(truth_name_, std::max(max_context_, std::min(room, weights_.config.max_positions)),
+        make(runs_.truth, std::max(max_context_, std::min(room, weights_.config.max_positions)),
              weights_);
     if (may_be_kept(report) && room <= truth->capabilities().max_context)
       report.localised = find_kept(name, *truth, repeated);

@@ -60,8 +60,7 @@ class Trials {
                       ParityReport& report);
 
   const CaseJob& job_;
-  const std::string truth_name_ = truth_run(judge_of(job_)),
-                    head_fp32_name_ = head_fp32_run(judge_of(job_));
+  const JudgeRuns runs_ = judge_runs(job_);
   const CaseServices& services_;
   const ModelWeights& weights_;
   const int max_context_;

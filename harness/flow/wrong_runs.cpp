@@ -76,9 +76,9 @@ void tell_wrong_runs(const CaseJob& job, const CaseServices& services, const Tru
         const auto other = [&](const std::string& name) {
           return services.make_engine({.name = name, .max_context = max_context}, weights);
         };
-        const std::string judge = judge_of(job);
-        const std::unique_ptr<Engine> own = std::move(c.engine), of_truth = other(truth_run(judge)),
-                                      baseline = other(head_fp32_run(judge));
+        const JudgeRuns judges = judge_runs(job);
+        const std::unique_ptr<Engine> own = std::move(c.engine), of_truth = other(judges.truth),
+                                      baseline = other(judges.head_fp32);
         watch.begin("localising", c.name, own.get());
         const LocaliseEngines engines{*own, *of_truth, *baseline};
         LastStep last;

@@ -6,9 +6,9 @@ namespace mkbench {
 namespace {
 
 void judge_ratio(Check check, const char* name, double value, double limit,
-                 const std::string& where, Findings& findings) {
+                 const std::string& where, const std::string& unlimited, Findings& findings) {
   if (limit <= 0) {
-    findings.rule_out(check, "reported, not judged: the engine is of class lossy", value);
+    findings.rule_out(check, "reported, not judged: " + unlimited, value);
     return;
   }
   findings.measured(check, value, limit);
@@ -21,7 +21,7 @@ void judge_ratio(Check check, const char* name, double value, double limit,
 
 void judge_ratchet(const Ratios& found, const ParityOptions& options, Findings& findings) {
   if (options.limits.rms <= 0) {
-    findings.rule_out(Check::kRatchet, "not judged: the engine is of class lossy");
+    findings.rule_out(Check::kRatchet, "not judged: " + options.unlimited);
     return;
   }
   if (!options.ratchet) {
@@ -75,13 +75,13 @@ void judge_ratios(const RatioSums& sums, const GreedyReference& reference,
     return;
   }
   report.r_rms_limit = limits.rms;
-  judge_ratio(Check::kRms, "R_rms", found->rms, limits.rms, "", findings);
+  judge_ratio(Check::kRms, "R_rms", found->rms, limits.rms, "", options.unlimited, findings);
   judge_ratio(
       Check::kStep, "R_step", found->step, limits.step,
       fmt::format(" at prompt '{}' position {}", found->worst_prompt, found->worst_position),
-      findings);
-  judge_ratio(Check::kInf, "R_inf", found->inf, limits.inf, "", findings);
-  judge_ratio(Check::kKl, "R_KL", found->kl, limits.kl, "", findings);
+      options.unlimited, findings);
+  judge_ratio(Check::kInf, "R_inf", found->inf, limits.inf, "", options.unlimited, findings);
+  judge_ratio(Check::kKl, "R_KL", found->kl, limits.kl, "", options.unlimited, findings);
   judge_ratchet(*found, options, findings);
 }
 

@@ -23,8 +23,9 @@ struct ParityOptions {
   bool is_baseline = false;  // if logits_bf16 is set too, R_rms is reported, no ratio judged
   PrecisionClass precision = PrecisionClass::kBf16;
   RatioLimits limits = limits_of(PrecisionClass::kBf16);
-  std::optional<RatchetKey> ratchet_key = {};  // absent: no ratchet for this engine
-  std::optional<Ratchet> ratchet = {};         // what is committed under that key
+  std::string unlimited = "the engine is of class lossy";  // why a limit is 0
+  std::optional<RatchetKey> ratchet_key = {};              // absent: no ratchet for this engine
+  std::optional<Ratchet> ratchet = {};                     // what is committed under that key
   // The engine rounds its logits to bf16: tau gains one bf16 step at the largest |logit|.
   bool logits_bf16 = false;
   // Only one prompt is judged, and its ratios are not: their limits hold for whole prompt sets, and

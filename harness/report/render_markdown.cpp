@@ -133,6 +133,8 @@ std::string text_note(const EngineReport& e) {
 std::vector<std::string> notes_of(const CaseReport& c, bool on_cpu) {
   std::vector<std::string> notes;
   if (std::string note = model_note(c); !note.empty()) notes.push_back(std::move(note));
+  if (c.reference.starts_with("live") && !c.reference_versions.empty())
+    notes.push_back("live truth: " + one_line(c.reference_versions, 300));
   if (!c.live_check.empty())
     notes.push_back("live libtorch fp32 reference: " + one_line(c.live_check));
   if (std::string note = not_covered_note(c); !note.empty()) notes.push_back(std::move(note));

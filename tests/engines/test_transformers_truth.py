@@ -1,0 +1,152 @@
+"""Models of no family of mkbench's, judged by transformers: small random ones of six architectures, right engines, wrong
+engines, and models that transformers refuses."""
+
+import importlib.util
+import json
+import subprocess
+import sys
+import unittest
+
+from support.cli_support import DATA, ROOT, CliTest
+
+ENGINES = ROOT / "tests" / "engines"
+MAKE = """
+import pathlib, sys, torch
+from transformers import CONFIG_MAPPING, AutoModelForCausalLM
+
+for name, keys in {models}.items():
+    torch.manual_seed(1)
+    model = AutoModelForCausalLM.from_config(CONFIG_MAPPING[name](**keys), dtype=torch.bfloat16)
+    for name_, tensor in model.state_dict().items():
+        if name_.endswith((".gate.weight", ".router.weight")):
+            tensor.mul_(20)  # experts of random weights are chosen by odds that are nearly equal
+        if name_.endswith(".bias"):
+            tensor.normal_(0, 0.02)
+    model.save_pretrained(pathlib.Path(sys.argv[1]) / name)
+"""
+SMALL = dict(vocab_size=259, hidden_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=16,
+             intermediate_size=128, max_position_embeddings=96, tie_word_embeddings=True, bos_token_id=256, eos_token_id=257,
+             pad_token_id=258)
+EXPERTS = dict(moe_intermediate_size=32, num_experts=8, num_experts_per_tok=2)
+LINEAR = dict(layer_types=["linear_attention", "full_attention"], linear_key_head_dim=16, linear_value_head_dim=16, linear_num_key_heads=2, linear_num_value_heads=4)
+# A window of 16 rows is shorter than the prompts of 17 and 64 ids.
+MODELS = {
+    "llama": SMALL,
+    "qwen2": SMALL,
+    "qwen3_moe": SMALL | EXPERTS,
+    "qwen3_5_text": SMALL | LINEAR,
+    "qwen3_5_moe_text": SMALL | LINEAR | EXPERTS | dict(shared_expert_intermediate_size=32),
+    "gpt_oss": SMALL | dict(num_local_experts=8, num_experts_per_tok=2, sliding_window=16),
+    "gemma3_text": SMALL | dict(sliding_window=16, layer_types=["sliding_attention", "full_attention"]),
+}
+# Bugs of tests/engines/hybrid_decoder.py, the verdict, and words of the reasons.
+BUGS = {
+    "weakest_expert_dropped": ("FAIL_FIDELITY", "R_rms"),
+    "expert_weights_swapped": ("FAIL_FIDELITY", "R_rms"),
+    "shared_expert_missing": ("FAIL_FIDELITY", "R_rms"),
+    "state_not_reset": ("NONDETERMINISTIC", "run 2 of 3 in a row"),
+}
+
+
+@unittest.skipIf(importlib.util.find_spec("transformers") is None, "this Python has no transformers")
+class TransformersTruth(CliTest):
+    def models(self, *names):
+        """Makes models; their folders, as --model takes them."""
+        text = MAKE.format(models={name: MODELS[name] for name in names})
+        subprocess.run([sys.executable, "-c", text, self.folder], check=True, capture_output=True)
+        return ",".join(str(self.folder / name) for name in names)
+
+    def judged(self, *args, command=()):
+        done = self.mkbench(*command, "--device", "cpu", "--no-plot", "--out", str(self.out), "-v", *args, timeout=280)
+        report = self.report()
+        self.assertEqual(report["verdict"]["exit_code"], done.returncode)
+        return done.returncode, report, done.stdout + done.stderr
+
+    def test_right_engines_of_all_architectures_pass(self):
+        code, report, told = self.judged("--truth", "transformers", "--model", self.models(*MODELS), "--engine", "hf-static",
+                                         "--compare", "hf", "-n", "4", "-d", "20", "--blocks", "1")
+        self.assertEqual(code, 0, told)
+        for case, model in zip(report["cases"], MODELS):
+            with self.subTest(model=model):
+                engines = {engine["name"]: engine for engine in case["engines"]}
+                self.assertEqual({name: engine["verdict"] for name, engine in engines.items()},
+                                 {"hf": "PASS_LIVE", "hf-static": "PASS_LIVE"})
+                self.assertEqual(engines["hf-static"]["receipts_wrong"], 0)
+                self.assertGreater(engines["hf-static"]["parity"]["r_rms"], 0)  # it is not the truth itself
+                self.assertIn("hf-fp32: transformers=", case["reference"]["versions"])
+                self.assertIn("dtype=torch.float32", case["reference"]["versions"])
+                self.assertIn("attention=eager allow_tf32=0", case["reference"]["versions"])
+
+    def test_a_mixture_and_a_hybrid_pass_and_their_bugs_are_seen(self):
+        files = {"right": ENGINES / "hybrid_decoder.py"}
+        for bug in BUGS:
+            files[bug] = self.folder / f"{bug}.py"
+            files[bug].write_text(f"import os, sys\nsys.path.insert(0, {str(ENGINES)!r})\nos.environ['DECODER_BUG'] = {bug!r}\n"
+                                  "from hybrid_decoder import Decoder\n")
+        code, report, told = self.judged("--model", self.models("qwen3_5_moe_text"), "--engine",
+                                         ",".join(map(str, files.values())), command=("parity",))
+        self.assertEqual(code, 3, told)
+        for name, (verdict, reason) in {"right": ("PASS_LIVE", ""), **BUGS}.items():
+            with self.subTest(engine=name):
+                engine = self.engine(report, str(files[name]))
+                self.assertEqual(engine["verdict"], verdict, engine["reasons"])
+                self.assertIn(reason, " ".join(engine["reasons"]))
+                if verdict == "FAIL_FIDELITY":
+                    self.assertIn("layer 0 is the first whose hidden state leaves the band", told)
+        step = next(check for check in self.engine(report, str(files["right"]))["parity"]["checks"] if check["name"] == "r_step")
+        self.assertEqual((step["status"], step["detail"]), ("not_applicable", "reported, not judged: at a near tie of its "
+                                                            "routers a right engine takes another expert"))
+
+    def test_both_truths_judge_alike(self):
+        """Of a model of mkbench's own: the same engine at the same prompts, by eager's truth and by transformers'."""
+        folder = self.folder / "mine"
+        folder.mkdir()
+        config = json.loads((DATA / "tiny-llama" / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps(config | {"max_position_embeddings": 160}))
+        (folder / "model.safetensors").symlink_to(DATA / "tiny-llama" / "model.safetensors")
+        of_truth = {}
+        for truth in ("mkbench", "transformers"):
+            self.out = self.folder / truth
+            code, report, told = self.judged("--truth", truth, "--model", str(folder), "--seed", "1", "--engine", "host-twin",
+                                             command=("parity",))
+            self.assertEqual(code, 0, told)
+            of_truth[truth] = self.engine(report, "host-twin")["parity"]
+        own, theirs = of_truth.values()
+        self.assertEqual([(row["pos"], row["ref_id"], row["mk_id"]) for row in own["rows"]],
+                         [(row["pos"], row["ref_id"], row["mk_id"]) for row in theirs["rows"]])
+        self.assertLess(abs(own["r_rms"] / theirs["r_rms"] - 1), 0.05)
+
+    def changed(self, name, **keys):
+        """A made model whose config.json has other values; None leaves a key out."""
+        self.models(name)
+        file = self.folder / name / "config.json"
+        config = json.loads(file.read_text()) | keys
+        file.write_text(json.dumps({key: value for key, value in config.items() if value is not None}))
+        return str(self.folder / name)
+
+    def test_what_transformers_does_not_load_whole_is_bad_input(self):
+        for keys, words in (({"model_type": "zebra"}, "cannot load"), ({"num_hidden_layers": 3, "layer_types": None}, "finds missing keys")):
+            with self.subTest(keys=keys):
+                self.out = self.folder / f"report-{words[-4:]}"
+                code, report, told = self.judged("--engine", "hf-static", "-n", "4", "--blocks", "1", "--model",
+                                                 self.changed("qwen3_5_text", **keys))
+                self.assertEqual(code, 2, told)
+                self.assertEqual(self.engine(report, "hf")["verdict"], "BAD_INPUT")
+                self.assertIn(words, " ".join(self.engine(report, "hf")["reasons"]))
+
+    def test_what_is_refused_before_anything_runs(self):
+        for keys, flags, words in (({"vocab_size": None}, [], "missing vocab_size"),
+                                   ({"hidden_size": "64"}, [], "hidden_size is '64', wanted an integer from 1"),
+                                   ({}, ["--in-process"], "--in-process: not with --model"),
+                                   ({}, ["--require-reference"], "--require-reference: not with --model"),
+                                   ({}, ["--truth", "mkbench"], "model_type is 'gemma3_text', supported:")):
+            done = self.mkbench("--device", "cpu", "--out", str(self.out), "--model", self.changed("gemma3_text", **keys), *flags)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn(words, done.stderr)
+        done = self.mkbench("--device", "cpu", "--out", str(self.out), "--model", "synthetic:cut", "--truth", "transformers")
+        self.assertIn("--truth transformers: --model synthetic:cut is made in memory", done.stderr)
+        self.assertFalse(self.out.exists())
+
+
+if __name__ == "__main__":
+    unittest.main()
