@@ -194,7 +194,17 @@ void judge(Inspection& inspection, const ModelShape& shape) {
   const size_t unsupported = count_of(all, Severity::kUnsupported);
   const size_t rebuild = count_of(all, Severity::kNeedsRebuild);
   const CompiledShape& compiled = nearest_compiled(shape);
-  if (fatal + unsupported > 0) {
+  const auto foreign = std::find_if(all.begin(), all.end(), [](const ModelFinding& f) {
+    return f.severity == Severity::kUnsupported && f.field == "model_type";
+  });
+  if (foreign != all.end()) {
+    // The other findings hold this model to another family's rules.
+    inspection.verdict = Runs::kNo;
+    inspection.verdict_text = fmt::format(
+        "not runnable by mkbench's own engines: {}; where transformers loads the folder, it judges "
+        "engines in Python there: mkbench --model FOLDER --engine FILE.py",
+        foreign->text);
+  } else if (fatal + unsupported > 0) {
     const Severity worst = fatal > 0 ? Severity::kFatal : Severity::kUnsupported;
     const auto first = std::find_if(all.begin(), all.end(),
                                     [&](const ModelFinding& f) { return f.severity == worst; });

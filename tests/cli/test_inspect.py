@@ -135,7 +135,7 @@ class Planted(InspectTest):
         for _, severity, *rest in PLANTED:
             with self.subTest(field=rest[0], found=rest[2]):
                 self.assertTrue(self.named(report, severity, *rest))
-        self.assertIn("not runnable: ", report["verdict_text"])
+        self.assertIn("not runnable by mkbench's own engines: model_type is 'gemma2', supported: ", report["verdict_text"])
 
     def test_tables_name_them_too(self):
         checkpoint = Checkpoint.committed("tiny")

@@ -8,6 +8,8 @@
 #include "references/base/error.h"
 #include "references/synthetic.h"
 #include "tests/support/catch2.h"
+#include "tests/support/micro_model.h"
+#include "tests/support/thrown.h"
 
 namespace mkbench {
 namespace {
@@ -283,6 +285,45 @@ TEST_CASE("every run draws a salt, whatever its seed; an audit's follows from it
   CHECK((salt(run) > 0 && salt(run) < kSaltBound && salt(run) != salt(run)));
   CHECK(salt(audit) == salt(audit));
   CHECK(salt(audit) != salt({"audit", "--device", "cpu", "--seed", "4"}));
+}
+
+TEST_CASE("hf judges what transformers alone computes, and takes eager's place there") {
+  const testing::TemporaryFolder place;
+  testing::write_micro_model(place.path());
+  const std::string folder = place.path().string();
+  testing::write_file(
+      place.path() / "config.json",
+      R"({"model_type": "zebra", "vocab_size": 7, "hidden_size": 5, "num_hidden_layers": 3})");
+  const RunPlan plan = plan_of({"--model", folder}, card());
+  const CaseJob& job = plan.jobs.at(0);
+  CHECK(names_in(job, &CaseEngine::judges) == Names{"hf"});
+  CHECK(names_in(job, &CaseEngine::yardstick) == Names{"hf"});
+  CHECK(candidates(job) == Names{"hf-static"});
+  CHECK(any_holds(plan.notes, "eager does not compute this model: hf is the baseline"));
+  CHECK(job.no_ceiling.find("what a step reads is not known") != std::string::npos);
+  CHECK_FALSE(job.audited);
+  CHECK(judge_runs(job).judge == "hf");
+  CHECK(judge_runs(job).truth == "hf-fp32");
+  CHECK(judge_runs(job).head_fp32 == "hf-head-fp32");
+  CHECK(judge_runs(CaseJob{}).truth == "eager-fp32");
+
+  // Of a model of mkbench's own only the judge changes.
+  const CaseJob own = plan_of({"--model", "tiny", "--truth", "transformers"}, card()).jobs.at(0);
+  CHECK(names_in(own, &CaseEngine::judges) == Names{"hf"});
+  CHECK(names_in(own, &CaseEngine::yardstick) == Names{"eager"});
+  CHECK(candidates(own) == Names{"plain"});
+  CHECK(own.audited);
+
+  const auto refused = [&](std::vector<std::string> flags) {
+    flags.insert(flags.end(), {"--model", folder});
+    return testing::error_line([&] { plan_of(flags, card()); });
+  };
+  CHECK(refused({"--in-process"}).starts_with("--in-process: not with --model"));
+  CHECK(refused({"--reference", folder}).starts_with("--reference: not with --model"));
+  CHECK(refused({"--require-reference"}).starts_with("--require-reference: not with --model"));
+  CHECK(refused({"parity", "--only", "live 1:3"}).starts_with("--only: not with --model"));
+  CHECK(refused({"parity", "--only", "live 1"}) == "accepted");
+  CHECK(refused({"--truth", "mkbench"}).find("model_type is 'zebra'") != std::string::npos);
 }
 
 }  // namespace

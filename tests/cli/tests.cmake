@@ -1,6 +1,6 @@
 # The command line, and its commands through the real program.
 mkbench_test(test_options LABEL host LIBS mkbench_cli mkbench_input_cases SOURCES test_options.cpp test_command_options.cpp test_version_options.cpp)
-mkbench_test(test_plan LABEL host LIBS mkbench_cli)
+mkbench_test(test_plan LABEL host LIBS mkbench_cli mkbench_input_cases)
 mkbench_test(test_tune LABEL host LIBS mkbench_cli)
 foreach(name test_cli test_formats test_page_cli test_replay test_told)
   mkbench_python_test(${name} CLASSES SLOW Foretold Made ReplayPlugins TIMEOUT 200 ENVIRONMENT "BINARY_UNDER_TEST=$<TARGET_FILE:mkbench>"

@@ -31,6 +31,7 @@ mkbench_test(test_config LABEL host LIBS mkbench_input_cases)
 # Some 300 folders are made, loaded and inspected.
 mkbench_test(test_inspection LABEL host LIBS mkbench_input_cases TIMEOUT 300)
 mkbench_test(test_safetensors LABEL host LIBS mkbench_input_cases)
+mkbench_test(test_outline LABEL host LIBS mkbench_input_cases)
 if(NOT MKBENCH_FUZZ)
   # fuzz/tests.cmake has the program and what writes its seeds.
   add_test(NAME fuzz_safetensors_mutated
