@@ -10,6 +10,12 @@ from transformers import StaticCache
 WARM_UP = 3  # steps before the capture: what libraries allocate at their first use must not fall into it
 
 
+def skipped(text):
+    error = ImportError(text)
+    error.mkbench_kind = "not_built"
+    return error
+
+
 class Decoder(hf_decoder.Decoder):
     name = "hf-static"
 
@@ -17,17 +23,28 @@ class Decoder(hf_decoder.Decoder):
         super().open(folder, device, max_context)
         self.cache = StaticCache(config=self.model.config, max_cache_len=max_context)
         kinds = {type(layer).__name__ for layer in self.cache.layers}
+        if not all(hasattr(layer, "cumulative_length") for layer in self.cache.layers if type(layer).__name__ == "StaticLayer"):
+            raise skipped("hf-static needs transformers 5.6 or later (pip install 'transformers>=5.6')")
         self.counts = kinds == {"StaticLayer"}
         self.rewind = self.count if self.counts else None
-        if self.counts and not hasattr(self.cache.layers[0], "cumulative_length"):
-            error = ImportError("hf-static needs transformers 5.6 or later (pip install 'transformers>=5.6')")
-            error.mkbench_kind = "not_built"  # the engine is skipped
-            raise error
         self.graph = None
+        self.try_static()
         # A window keeps its place in Python, where a graph does not find it.
-        if device.type == "cuda" and kinds <= {"StaticLayer", "LinearAttentionLayer"}:
+        if device.type == "cuda" and kinds <= {"StaticLayer", "LinearAttentionLayer"} and max_context > WARM_UP:
             self.capture(device)
         self.settings += f" cuda_graph={int(self.graph is not None)}"
+
+    @torch.no_grad()
+    def try_static(self):
+        """Not every class takes this cache."""
+        try:
+            self.prefill(self.indices[:2])
+            self.forward(self.pending)
+            self.empty_cache()
+        except (AttributeError, NotImplementedError, RuntimeError, TypeError, ValueError) as refusal:
+            if isinstance(refusal, torch.OutOfMemoryError):
+                raise
+            raise skipped(f"{type(self.model).__name__} does not take transformers' static cache: {refusal}") from refusal
 
     @torch.no_grad()
     def capture(self, device):

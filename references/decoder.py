@@ -24,8 +24,8 @@ class Decoder:
 
     def open(self, folder, device, max_context):
         """Loads the weights of `folder` (pathlib.Path), a snapshot as Hugging Face writes it: config.json,
-        *.safetensors, no tokenizer. The files belong to mkbench and are not written. config.json may be of any family
-        that mkbench reads (docs/models.md); raise an exception where yours is another one. device: torch.device("cpu"),
+        *.safetensors, no tokenizer. The files belong to mkbench and are not written. config.json may be of any
+        model_type (docs/models.md); raise an exception where yours is another one. device: torch.device("cpu"),
         or torch.device("cuda", n), which is the current one. max_context: positions that the KV cache must hold."""
 
     def prefill(self, ids):

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <vector>
 
 #include "references/base/error.h"
@@ -20,26 +21,42 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr int kMost = 16'777'216;  // of any of the values below; more means a damaged file
+constexpr int kUnstated = 2048;    // taken for the longest context of a model that states none
 
 struct OutlineField {
-  std::vector<std::string>
-      keys;                 // as transformers' classes call it; the first one is the usual one
-  int ModelShape::*member;  // null: the longest context, which some models do not have
+  std::vector<std::string> keys;   // as transformers' classes call it; the usual one first
+  int ModelShape::*member;         // null: the longest context
+  std::optional<int> otherwise{};  // of a model that does not state it; nullopt: it must
 };
 
 const std::vector<OutlineField>& outline_fields() {
   static const std::vector<OutlineField> fields = {
       {{"vocab_size"}, &ModelShape::vocab},
-      {{"hidden_size", "n_embd", "d_model"}, &ModelShape::hidden},
-      {{"num_hidden_layers", "n_layer", "num_layers"}, &ModelShape::layers},
-      {{"max_position_embeddings", "n_positions", "max_seq_len"}, nullptr},
+      {{"hidden_size", "n_embd", "d_model", "emb_dim"}, &ModelShape::hidden},
+      {{"num_hidden_layers", "n_layer", "n_layers", "num_layers"}, &ModelShape::layers},
+      {{"max_position_embeddings", "n_positions", "max_seq_len"}, nullptr, kUnstated},
+      // By these the memory of KV rows is foretold.
+      {{"num_key_value_heads"}, &ModelShape::kv_heads, 0},
+      {{"head_dim"}, &ModelShape::head_dim, 0},
   };
   return fields;
 }
 
-// One of these keys has every config with a router.
+// Numbers of experts, all of them or those of a token, as models with a router state them.
 constexpr const char* kExperts[] = {"num_experts_per_tok", "num_experts", "num_local_experts",
                                     "n_routed_experts", "moe_num_experts"};
+
+// Whether a router chooses among experts. A model without one may state null, 0 or 1 of them.
+bool has_router(const json& object) {
+  const auto nested = object.find("ffn_config");
+  return std::any_of(std::begin(kExperts), std::end(kExperts), [&](const char* key) {
+    for (const json* in : {&object, nested != object.end() ? &*nested : &object}) {
+      const json value = in->is_object() ? in->value(key, json()) : json();
+      if (value.is_array() || (value.is_number_integer() && value.get<int64_t>() > 1)) return true;
+    }
+    return false;
+  });
+}
 
 int value_of(const json& object, const OutlineField& field, const std::string& path) {
   for (const std::string& key : field.keys) {
@@ -50,7 +67,7 @@ int value_of(const json& object, const OutlineField& field, const std::string& p
     throw Error(ErrorKind::kBadInput, fmt::format("{}: {} is {}, wanted an integer from 1 to {}",
                                                   path, key, describe(*at), kMost));
   }
-  if (field.member == nullptr) return kMost;
+  if (field.otherwise) return *field.otherwise;
   throw Error(ErrorKind::kBadInput, fmt::format("{}: missing {}: write the number there, as "
                                                 "transformers' config of this model has it",
                                                 path, fmt::join(field.keys, " or ")));
@@ -69,8 +86,7 @@ ModelConfig outline_of(const json& root, const std::string& path, const Checkpoi
     const int value = value_of(object, field, path);
     (field.member != nullptr ? config.shape.*field.member : config.max_positions) = value;
   }
-  config.routes = std::any_of(std::begin(kExperts), std::end(kExperts),
-                              [&](const char* key) { return object.contains(key); });
+  config.routes = has_router(object);
   for (const auto& [name, located] : checkpoint.tensors)
     config.outline_bytes += static_cast<int64_t>(located.entry->bytes());
   return config;

@@ -16,8 +16,9 @@ bool is_foreign_model(const std::filesystem::path& folder);
 // True if the loader reads the folder's config.json without a finding.
 bool is_loadable_config(const std::filesystem::path& folder);
 
-// Vocabulary, width, layers and longest context, from config.json or its text_config, under the names
-// that transformers' classes give them; and the bytes of all tensors. Throws Error(kBadInput) naming
+// Vocabulary, width, layers and longest context (2,048 where none is stated), from config.json or its
+// text_config, under the names that most of transformers' classes give them; whether there is a router;
+// and the bytes of all tensors. Throws Error(kBadInput) naming
 // the missing key, and for weights that are no safetensors.
 ModelConfig outline_config(const std::filesystem::path& folder);
 

@@ -117,6 +117,11 @@ void choose_truth(TruthChoice choice, Model& model) {
     return;
   }
   if (!asked && (model.row != nullptr || !is_foreign_model(model.folder))) return;
+  if (std::error_code ignored; fs::exists(model.folder / "adapter_config.json", ignored))
+    fail(fmt::format(
+        "--model {}: the folder holds adapter_config.json, which transformers applies or "
+        "not by the packages that it finds: merge the adapter, or move that file",
+        model.name));
   model.truth = Truth::kTransformers;
   model.is_outline = !is_loadable_config(model.folder);
 }

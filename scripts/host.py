@@ -387,17 +387,15 @@ class Server:
         held = self.engine(call)
         return self.wire.answer("able", why="an engine in Python has no ablations", state=held.state())
 
-    def take_explain(self, call: dict) -> dict:
-        return self.wire.answer("explained", fits=None)  # no engine in Python searches for known bugs
-
     def take_describe(self, call: dict) -> dict:
         return self.wire.answer("described", bytes=needed_bytes(call["request"], call["config"]))
 
     def take_ping(self, call: dict) -> dict:
-        if call["type"] == "finish":
-            self.finish()
         return self.wire.answer("ok")
-    take_finish = take_ping
+
+    def take_finish(self, call: dict) -> dict:
+        self.finish()
+        return self.wire.answer("ok")
 
     def take_flush(self, call: dict) -> dict:
         flushes = self.optional("flush_l2")

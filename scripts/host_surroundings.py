@@ -31,7 +31,8 @@ def why_not_started(sockets, files) -> str:
 def vocab_size(folder: pathlib.Path) -> int:
     """The length of a row of logits: config.json's, or its text_config's, where a model has other parts too."""
     config = json.loads((folder / "config.json").read_text())
-    return config.get("text_config", config)["vocab_size"]
+    text = config.get("text_config")
+    return (text if isinstance(text, dict) else config)["vocab_size"]
 
 
 def shadowed_package() -> str:

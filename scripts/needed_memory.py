@@ -25,11 +25,12 @@ def needed_bytes(request: dict, config: dict) -> int:
     """The bytes that an engine will take: KV rows in bf16; on a card also the large matrices, which on a CPU stay in
     the snapshot's mapped files; on a CPU also the libraries that the engine imports."""
     shape, tied, outline = config["shape"], config["tie_word_embeddings"], config["outline_bytes"]
-    if outline:  # transformers computes the model: the truth in four bytes a value, others as stored
-        return (2 if request["precision"] == "fp32" else 1) * outline + (
-            0 if request["cuda"] else library_bytes(engine_path(request["name"])))
     kv_row = 2 * shape["kv_heads"] * shape["head_dim"]
     rows = 2 * shape["layers"] * kv_row * request["max_context"]
+    if outline:  # transformers computes the model, as it is stored in bf16, or in fp32; windows count as rows
+        fp32_head = 4 * shape["vocab"] * shape["hidden"] if request["precision"] == "head-fp32" else 0
+        libraries = 0 if request["cuda"] else library_bytes(engine_path(request["name"]))
+        return (2 if request["precision"] == "fp32" else 1) * (outline + rows) + fp32_head + libraries
     if not request["cuda"]:
         return rows + library_bytes(engine_path(request["name"]))
     layer = shape["hidden"] * (2 * shape["heads"] * shape["head_dim"] + kv_row + 3 * shape["intermediate"])

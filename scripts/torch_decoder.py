@@ -81,9 +81,9 @@ class TorchEngine:
         self.own_pending = None  # the next input that the decoder assumes
         self.event_ms, self.decodes = 0.0, 0
         self.replays = False  # `consumed` grows within the call
-        takes = inspect.signature(decoder.open).parameters
-        runs = {"precision": request["precision"]} if "precision" in takes else {}
-        decoder.open(folder, self.device, self.max_context, **runs)
+        # Only hf is asked for the runs by which others are judged.
+        run = {} if request["precision"] == "own" else {"precision": request["precision"]}
+        decoder.open(folder, self.device, self.max_context, **run)
         self.settings = attribute(self.who, decoder, "settings", "", "text", lambda value: isinstance(value, str))
         self.able = self.abilities(pathlib.Path(path), shown)
 

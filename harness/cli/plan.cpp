@@ -159,6 +159,19 @@ void check_truth(const PlanSettings& settings, const Model& model) {
                           wrong, model.name));
 }
 
+// Refuses engines that have no code for an outline, before the judge is loaded.
+void check_outline(const CaseJob& job) {
+  if (!job.model.is_outline) return;
+  for (const CaseEngine& engine : job.engines) {
+    if (host_kind(engine.name) == HostKind::kPython) continue;
+    throw Error(
+        ErrorKind::kBadInput,
+        fmt::format("--model {}: transformers alone computes it, and engine {} does not run "
+                    "it: name hf-static, or an engine in Python",
+                    job.model.name, engine.name));
+  }
+}
+
 // Refuses, before anything is measured, a case that needs more positions than the model has.
 void check_positions(const CaseJob& job) {
   if (is_analytic(job.model.row)) return;  // the host checks these after making their weights
@@ -274,6 +287,7 @@ RunPlan plan_run(const PlanSettings& settings, const MachineProbe& probe) {
     check_truth(settings, job.model);
     choose_yardsticks(settings, plan, job);
     choose_candidates(settings, probe, plan, job);
+    check_outline(job);
     warn_of_pace(settings, probe, job, plan);
     job.no_ceiling = no_ceiling(probe, job, in_process);
     if (job.whole_parity) plan.jobs.push_back(job);

@@ -161,6 +161,7 @@ Progress HostEngine::progress() const {
 }
 
 std::optional<BugFits> HostEngine::explain(const BugQuestion& question) {
+  if (host_kind(name_) == HostKind::kPython) return std::nullopt;
   const bool logits = std::any_of(question.runs.begin(), question.runs.end(),
                                   [](const ObservedRun& run) { return !run.logits.empty(); });
   size_t floats = 0;

@@ -323,6 +323,9 @@ TEST_CASE("hf judges what transformers alone computes, and takes eager's place t
   CHECK(refused({"--require-reference"}).starts_with("--require-reference: not with --model"));
   CHECK(refused({"parity", "--only", "live 1:3"}).starts_with("--only: not with --model"));
   CHECK(refused({"parity", "--only", "live 1"}) == "accepted");
+  CHECK(refused({"--engine", "plain"}).find("engine plain does not run it") != std::string::npos);
+  CHECK(refused({"--compare", "graph"}).find("engine graph does not run it") != std::string::npos);
+  CHECK(refused({"--engine", "hf", "--compare", "none"}) == "accepted");
   CHECK(refused({"--truth", "mkbench"}).find("model_type is 'zebra'") != std::string::npos);
 }
 

@@ -3,6 +3,7 @@ engines, and models that transformers refuses."""
 
 import importlib.util
 import json
+import shutil
 import subprocess
 import sys
 import unittest
@@ -39,6 +40,7 @@ MODELS = {
     "gpt_oss": SMALL | dict(num_local_experts=8, num_experts_per_tok=2, sliding_window=16),
     "gemma3_text": SMALL | dict(sliding_window=16, layer_types=["sliding_attention", "full_attention"]),
 }
+OTHERS = {"mamba": dict(vocab_size=259, hidden_size=64, num_hidden_layers=2, state_size=8, max_position_embeddings=96)}
 # Bugs of tests/engines/hybrid_decoder.py, the verdict, and words of the reasons.
 BUGS = {
     "weakest_expert_dropped": ("FAIL_FIDELITY", "R_rms"),
@@ -52,7 +54,7 @@ BUGS = {
 class TransformersTruth(CliTest):
     def models(self, *names):
         """Makes models; their folders, as --model takes them."""
-        text = MAKE.format(models={name: MODELS[name] for name in names})
+        text = MAKE.format(models={name: (MODELS | OTHERS)[name] for name in names})
         subprocess.run([sys.executable, "-c", text, self.folder], check=True, capture_output=True)
         return ",".join(str(self.folder / name) for name in names)
 
@@ -117,15 +119,24 @@ class TransformersTruth(CliTest):
         self.assertLess(abs(own["r_rms"] / theirs["r_rms"] - 1), 0.05)
 
     def changed(self, name, **keys):
-        """A made model whose config.json has other values; None leaves a key out."""
-        self.models(name)
+        """The model, made once, with other values in its config.json; None leaves a key out."""
         file = self.folder / name / "config.json"
-        config = json.loads(file.read_text()) | keys
+        if not file.exists():
+            self.models(name)
+            shutil.copy(file, self.folder / "config.json")
+        config = json.loads((self.folder / "config.json").read_text()) | keys
         file.write_text(json.dumps({key: value for key, value in config.items() if value is not None}))
-        return str(self.folder / name)
+        return str(file.parent)
+
+    def test_a_class_that_loses_its_state_between_steps_is_no_truth(self):
+        """Mamba's forward() takes no cache by the name that all others take it by."""
+        code, report, told = self.judged("--model", self.models("mamba"), "--engine", "hf-static", command=("parity",))
+        self.assertEqual((code, self.engine(report, "hf")["verdict"]), (2, "BAD_INPUT"), told)
+        self.assertIn("steps over its cache are off the pass over all ids by", told)
 
     def test_what_transformers_does_not_load_whole_is_bad_input(self):
-        for keys, words in (({"model_type": "zebra"}, "cannot load"), ({"num_hidden_layers": 3, "layer_types": None}, "finds missing keys")):
+        for keys, words in (({"model_type": "zebra"}, "cannot load"), ({"intermediate_size": 130}, "finds mismatched keys"),
+                            ({"num_hidden_layers": 3, "layer_types": None}, "finds missing keys")):
             with self.subTest(keys=keys):
                 self.out = self.folder / f"report-{words[-4:]}"
                 code, report, told = self.judged("--engine", "hf-static", "-n", "4", "--blocks", "1", "--model",
@@ -138,11 +149,15 @@ class TransformersTruth(CliTest):
         for keys, flags, words in (({"vocab_size": None}, [], "missing vocab_size"),
                                    ({"hidden_size": "64"}, [], "hidden_size is '64', wanted an integer from 1"),
                                    ({}, ["--in-process"], "--in-process: not with --model"),
+                                   ({}, ["--engine", "host-twin"], "engine host-twin does not run it"),
                                    ({}, ["--require-reference"], "--require-reference: not with --model"),
                                    ({}, ["--truth", "mkbench"], "model_type is 'gemma3_text', supported:")):
             done = self.mkbench("--device", "cpu", "--out", str(self.out), "--model", self.changed("gemma3_text", **keys), *flags)
             self.assertEqual(done.returncode, 2, done.stderr)
             self.assertIn(words, done.stderr)
+        (self.folder / "gemma3_text" / "adapter_config.json").write_text("{}")
+        done = self.mkbench("--device", "cpu", "--out", str(self.out), "--model", self.changed("gemma3_text"))
+        self.assertIn("holds adapter_config.json", done.stderr)
         done = self.mkbench("--device", "cpu", "--out", str(self.out), "--model", "synthetic:cut", "--truth", "transformers")
         self.assertIn("--truth transformers: --model synthetic:cut is made in memory", done.stderr)
         self.assertFalse(self.out.exists())

@@ -65,12 +65,25 @@ TEST_CASE("an outline has a model's size under the names that its class gives") 
     CHECK_FALSE(found.shape.is_whole());
     CHECK(found.weight_bytes() == found.outline_bytes);
   }
-  // A model without positions has no longest context.
-  CHECK(outline(without(kForeign, "max_position_embeddings")).max_positions == 16'777'216);
+  CHECK(outline(without(kForeign, "max_position_embeddings")).max_positions == 2048);
+  json rows = kForeign;
+  rows["num_key_value_heads"] = 2;
+  rows["head_dim"] = 4;
+  CHECK(outline(rows).shape.kv_bytes_per_position() == 2 * 2 * 3 * 2 * 4);
+  CHECK(outline(kForeign).shape.kv_bytes_per_position() == 0);
   for (const char* key : {"num_experts_per_tok", "num_experts", "num_local_experts",
                           "n_routed_experts", "moe_num_experts"}) {
     json routed = kForeign;
-    routed[key] = 4;
+    routed[key] = 2;
+    CHECK(outline(routed).routes);
+    for (const json& none : {json(1), json(0), json(nullptr), json(false)}) {
+      routed[key] = none;
+      CHECK_FALSE(outline(routed).routes);
+    }
+    routed[key] = json::array({4, 4});
+    CHECK(outline(routed).routes);
+    routed.erase(key);
+    routed["ffn_config"] = {{key, 2}};
     CHECK(outline(routed).routes);
   }
 }
@@ -136,6 +149,11 @@ TEST_CASE("transformers is the truth where it is asked for, or where no family f
   CHECK(has_committed_truth(resolve_model("tiny")));
   CHECK_FALSE(has_committed_truth(resolve_model("tiny", kTransformers)));
   CHECK(resolve_model("synthetic:cut", kAuto).truth == Truth::kMkbench);
+  write_file(own.path() / "adapter_config.json", "{}");
+  CHECK(resolve_model(own.path().string(), kAuto).truth == Truth::kMkbench);
+  CHECK(error_line([&] {
+          resolve_model(own.path().string(), kTransformers);
+        }).find("adapter_config.json") != std::string::npos);
   CHECK(error_line([] { resolve_model("synthetic:cut", kTransformers); }).find("closed form") !=
         std::string::npos);
   CHECK(model_config(resolve_model(foreign.path().string(), kAuto)).shape.vocab == 7);
