@@ -14,11 +14,11 @@ try:
     import torch
     import transformers
     from transformers import AutoModelForCausalLM, DynamicCache
-    from transformers.cache_utils import DynamicLayer
     from transformers.utils import logging
 
     if int(transformers.__version__.partition(".")[0]) < 5:
         raise ImportError(f"found transformers {transformers.__version__}")
+    from transformers.cache_utils import DynamicLayer
 except ImportError as missing:
     error = ImportError(f"hf needs torch and transformers 5 or later (pip install torch 'transformers>=5'): {missing}")
     error.mkbench_kind = "not_built"  # the engine is skipped

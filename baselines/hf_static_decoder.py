@@ -23,7 +23,7 @@ class Decoder(hf_decoder.Decoder):
         super().open(folder, device, max_context)
         self.cache = StaticCache(config=self.model.config, max_cache_len=max_context)
         kinds = {type(layer).__name__ for layer in self.cache.layers}
-        if not all(hasattr(layer, "cumulative_length") for layer in self.cache.layers if type(layer).__name__ == "StaticLayer"):
+        if not all(hasattr(layer, "cumulative_length") for layer in self.cache.layers if type(layer).__name__ != "LinearAttentionLayer"):
             raise skipped("hf-static needs transformers 5.6 or later (pip install 'transformers>=5.6')")
         self.counts = kinds == {"StaticLayer"}
         self.rewind = self.count if self.counts else None

@@ -37,7 +37,7 @@ class Judged(CliTest):
                 self.assertLess(engine["parity"]["r_rms"], 1.2)
                 self.assertEqual(len([s for s in engine["samples"] if s["valid"]]), 2)
                 self.assertEqual(engine["process"]["program"], "host.py")
-                self.assertRegex(engine["settings"], r"^transformers=5\S+ torch=\S+ attention=sdpa allow_tf32=0 .*cpu_threads=1$")
+                self.assertRegex(engine["settings"], r"^transformers=5\S+ torch=\S+ dtype=torch.bfloat16 attention=sdpa allow_tf32=0 .*cpu_threads=1( cuda_graph=0)?$")
         verified = self.mkbench("verify", str(self.out / "report.json"))
         self.assertEqual(verified.returncode, 0, verified.stdout + verified.stderr)
 

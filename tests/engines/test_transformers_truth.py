@@ -50,8 +50,7 @@ BUGS = {
 }
 
 
-@unittest.skipIf(importlib.util.find_spec("transformers") is None, "this Python has no transformers")
-class TransformersTruth(CliTest):
+class TruthTest(CliTest):
     def models(self, *names):
         """Makes models; their folders, as --model takes them."""
         text = MAKE.format(models={name: (MODELS | OTHERS)[name] for name in names})
@@ -64,6 +63,19 @@ class TransformersTruth(CliTest):
         self.assertEqual(report["verdict"]["exit_code"], done.returncode)
         return done.returncode, report, done.stdout + done.stderr
 
+    def changed(self, name, **keys):
+        """The model, made once, with other values in its config.json; None leaves a key out."""
+        file = self.folder / name / "config.json"
+        if not file.exists():
+            self.models(name)
+            shutil.copy(file, self.folder / "config.json")
+        config = json.loads((self.folder / "config.json").read_text()) | keys
+        file.write_text(json.dumps({key: value for key, value in config.items() if value is not None}))
+        return str(file.parent)
+
+
+@unittest.skipIf(importlib.util.find_spec("transformers") is None, "this Python has no transformers")
+class Right(TruthTest):
     def test_right_engines_of_all_architectures_pass(self):
         code, report, told = self.judged("--truth", "transformers", "--model", self.models(*MODELS), "--engine", "hf-static",
                                          "--compare", "hf", "-n", "4", "-d", "20", "--blocks", "1")
@@ -78,26 +90,6 @@ class TransformersTruth(CliTest):
                 self.assertIn("hf-fp32: transformers=", case["reference"]["versions"])
                 self.assertIn("dtype=torch.float32", case["reference"]["versions"])
                 self.assertIn("attention=eager allow_tf32=0", case["reference"]["versions"])
-
-    def test_a_mixture_and_a_hybrid_pass_and_their_bugs_are_seen(self):
-        files = {"right": ENGINES / "hybrid_decoder.py"}
-        for bug in BUGS:
-            files[bug] = self.folder / f"{bug}.py"
-            files[bug].write_text(f"import os, sys\nsys.path.insert(0, {str(ENGINES)!r})\nos.environ['DECODER_BUG'] = {bug!r}\n"
-                                  "from hybrid_decoder import Decoder\n")
-        code, report, told = self.judged("--model", self.models("qwen3_5_moe_text"), "--engine",
-                                         ",".join(map(str, files.values())), command=("parity",))
-        self.assertEqual(code, 3, told)
-        for name, (verdict, reason) in {"right": ("PASS_LIVE", ""), **BUGS}.items():
-            with self.subTest(engine=name):
-                engine = self.engine(report, str(files[name]))
-                self.assertEqual(engine["verdict"], verdict, engine["reasons"])
-                self.assertIn(reason, " ".join(engine["reasons"]))
-                if verdict == "FAIL_FIDELITY":
-                    self.assertIn("layer 0 is the first whose hidden state leaves the band", told)
-        step = next(check for check in self.engine(report, str(files["right"]))["parity"]["checks"] if check["name"] == "r_step")
-        self.assertEqual((step["status"], step["detail"]), ("not_applicable", "reported, not judged: at a near tie of its "
-                                                            "routers a right engine takes another expert"))
 
     def test_both_truths_judge_alike(self):
         """Of a model of mkbench's own: the same engine at the same prompts, by eager's truth and by transformers'."""
@@ -118,15 +110,28 @@ class TransformersTruth(CliTest):
                          [(row["pos"], row["ref_id"], row["mk_id"]) for row in theirs["rows"]])
         self.assertLess(abs(own["r_rms"] / theirs["r_rms"] - 1), 0.05)
 
-    def changed(self, name, **keys):
-        """The model, made once, with other values in its config.json; None leaves a key out."""
-        file = self.folder / name / "config.json"
-        if not file.exists():
-            self.models(name)
-            shutil.copy(file, self.folder / "config.json")
-        config = json.loads((self.folder / "config.json").read_text()) | keys
-        file.write_text(json.dumps({key: value for key, value in config.items() if value is not None}))
-        return str(file.parent)
+
+@unittest.skipIf(importlib.util.find_spec("transformers") is None, "this Python has no transformers")
+class Wrong(TruthTest):
+    def test_a_mixture_and_a_hybrid_pass_and_their_bugs_are_seen(self):
+        files = {"right": ENGINES / "hybrid_decoder.py"}
+        for bug in BUGS:
+            files[bug] = self.folder / f"{bug}.py"
+            files[bug].write_text(f"import os, sys\nsys.path.insert(0, {str(ENGINES)!r})\nos.environ['DECODER_BUG'] = {bug!r}\n"
+                                  "from hybrid_decoder import Decoder\n")
+        code, report, told = self.judged("--model", self.models("qwen3_5_moe_text"), "--engine",
+                                         ",".join(map(str, files.values())), command=("parity",))
+        self.assertEqual(code, 3, told)
+        for name, (verdict, reason) in {"right": ("PASS_LIVE", ""), **BUGS}.items():
+            with self.subTest(engine=name):
+                engine = self.engine(report, str(files[name]))
+                self.assertEqual(engine["verdict"], verdict, engine["reasons"])
+                self.assertIn(reason, " ".join(engine["reasons"]))
+                if verdict == "FAIL_FIDELITY":
+                    self.assertIn("layer 0 is the first whose hidden state leaves the band", told)
+        step = next(check for check in self.engine(report, str(files["right"]))["parity"]["checks"] if check["name"] == "r_step")
+        self.assertEqual((step["status"], step["detail"]), ("not_applicable", "reported, not judged: at a near tie of its "
+                                                            "routers a right engine takes another expert"))
 
     def test_a_class_that_loses_its_state_between_steps_is_no_truth(self):
         """Mamba's forward() takes no cache by the name that all others take it by."""
