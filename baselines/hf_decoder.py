@@ -32,27 +32,31 @@ PREFILL_CHUNK = 512  # rows at a time: the scores of a whole long prompt would n
 CHECKED = 48  # ids by which check_cache() compares
 
 
-def bad_input(text):
-    error = ValueError(text)
-    error.mkbench_kind = "bad_input"
+def of_kind(kind, error):
+    """The error, with the kind that a host reports (scripts/host.py)."""
+    error.mkbench_kind = kind
     return error
 
 
-def load(folder, **how):
-    """The model in `folder`. Raises bad_input() for one that transformers cannot load whole; weights that are no
-    safetensors are never opened, and no code of the folder runs."""
+def load(folder, dtype, attention):
+    """The model in `folder`; its own eager attention where its class lacks `attention`. Raises bad_input for one that
+    transformers cannot load whole; weights that are no safetensors are never opened, and no code of the folder runs."""
     try:
         model, found = AutoModelForCausalLM.from_pretrained(
             folder, use_safetensors=True, local_files_only=True, trust_remote_code=False, output_loading_info=True,
-            ignore_mismatched_sizes=True, **how)
+            ignore_mismatched_sizes=True, dtype=dtype, attn_implementation=attention)
     except (MemoryError, torch.OutOfMemoryError):
         raise
     except Exception as refusal:  # of a config that does not fit its class, anything
-        raise bad_input(f"transformers {transformers.__version__} cannot load {folder}: {refusal}") from refusal
+        if attention != "eager" and "does not support an attention implementation" in str(refusal):
+            return load(folder, dtype, "eager")
+        text = f"transformers {transformers.__version__} cannot load {folder}: {refusal}"
+        raise of_kind("bad_input", ValueError(text)) from refusal
     for what in ("missing_keys", "mismatched_keys"):
         if found[what]:
-            raise bad_input(f"{folder}: transformers finds {what.replace('_', ' ')} among the tensors, which it would fill "
-                            f"with random numbers: {', '.join(sorted(map(str, found[what]))[:4])}")
+            text = (f"{folder}: transformers finds {what.replace('_', ' ')} among the tensors, which it would fill with random "
+                    f"numbers: {', '.join(sorted(map(str, found[what]))[:4])}")
+            raise of_kind("bad_input", ValueError(text))
     return model.requires_grad_(False).eval()
 
 
@@ -64,10 +68,8 @@ def require_fp32(device):
     exact = a.double() @ b.double()
     off = float((((a.to(device) @ b.to(device)).cpu().double() - exact) / exact).abs().max())
     if not off < 1e-5:
-        error = RuntimeError(f"a product of fp32 matrices on {device} is off by {off:.1e}, wanted below 1e-5 (unset "
-                             "NVIDIA_TF32_OVERRIDE)")
-        error.mkbench_kind = "env_unfit"
-        raise error
+        text = f"a product of fp32 matrices on {device} is off by {off:.1e}, wanted below 1e-5 (unset NVIDIA_TF32_OVERRIDE)"
+        raise of_kind("env_unfit", RuntimeError(text))
 
 
 class Fp32Head(torch.nn.Module):
@@ -91,22 +93,15 @@ class Decoder:
         if precision == "fp32":
             require_fp32(device)
         dtype = torch.float32 if precision == "fp32" else torch.bfloat16
-        if precision != "own":  # the limits of parity were measured with the rounding of eager attention
-            self.model = load(folder, dtype=dtype, attn_implementation="eager").to(device)
-        else:
-            try:
-                self.model = load(folder, dtype=dtype, attn_implementation="sdpa").to(device)
-            except ValueError as refusal:
-                if "does not support an attention implementation" not in str(refusal):
-                    raise
-                self.model = load(folder, dtype=dtype, attn_implementation="eager").to(device)
+        # The limits of parity were measured with the rounding of eager attention.
+        self.model = load(folder, dtype, "sdpa" if precision == "own" else "eager").to(device)
         if precision == "head-fp32":
             self.model.set_output_embeddings(Fp32Head(self.model.get_output_embeddings()))
         text = self.model.config.get_text_config()
         self.layers = next((part for part in self.model.get_decoder().modules()
                             if isinstance(part, torch.nn.ModuleList) and len(part) == text.num_hidden_layers), [])
         self.shown, self.chunk = {}, PREFILL_CHUNK
-        if not all(type(layer) is DynamicLayer for layer in self.empty_cache().layers):
+        if not all(type(layer) is DynamicLayer for layer in DynamicCache(config=self.model.config).layers):
             self.rewind = None  # a window or a recurrent state has forgotten what was before
         if device.type == "cpu":
             torch.set_num_threads(1 if self.model.num_parameters() < SMALL else THREADS)
@@ -124,9 +119,9 @@ class Decoder:
 
     @torch.no_grad()
     def check_cache(self, count):
-        """Raises bad_input() unless chunks and steps over the cache give the logits of one pass without a cache, as they
+        """Raises bad_input unless chunks and steps over the cache give the logits of one pass without a cache, as they
         do to 1e-6. The classes of some models keep their state elsewhere, or lose it between two chunks."""
-        ids = self.indices[:1] + torch.arange(1, count + 1, device=self.indices.device) * 7 % len(self.indices)
+        ids = torch.arange(1, count + 1, device=self.indices.device) * 7 % len(self.indices)
         whole = self.model(input_ids=ids[None], use_cache=False).logits[0]
         begin, self.chunk = count // 2, max(1, count // 6)
         self.prefill(ids[:begin + 1])
@@ -134,8 +129,9 @@ class Decoder:
         steps = torch.stack([self.forward(ids[at:at + 1]) for at in range(begin, count)])
         off = float((steps - whole[begin:]).abs().max() / whole.std())
         if not off < 1e-3:
-            raise bad_input(f"{type(self.model).__name__} of transformers {transformers.__version__}: steps over its cache are "
-                            f"off the pass over all ids by {off:.1e} of the logits' deviation, wanted below 1e-3, so it is no truth")
+            text = (f"{type(self.model).__name__} of transformers {transformers.__version__}: steps over its cache are off the pass "
+                    f"over all ids by {off:.1e} of the logits' deviation, wanted below 1e-3, so it is no truth")
+            raise of_kind("bad_input", ValueError(text))
 
     def prefill(self, ids):
         self.cache = self.empty_cache()

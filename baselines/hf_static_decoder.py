@@ -11,9 +11,7 @@ WARM_UP = 3  # steps before the capture: what libraries allocate at their first 
 
 
 def skipped(text):
-    error = ImportError(text)
-    error.mkbench_kind = "not_built"
-    return error
+    return hf_decoder.of_kind("not_built", ImportError(text))
 
 
 class Decoder(hf_decoder.Decoder):
@@ -23,7 +21,8 @@ class Decoder(hf_decoder.Decoder):
         super().open(folder, device, max_context)
         self.cache = StaticCache(config=self.model.config, max_cache_len=max_context)
         kinds = {type(layer).__name__ for layer in self.cache.layers}
-        if not all(hasattr(layer, "cumulative_length") for layer in self.cache.layers if type(layer).__name__ != "LinearAttentionLayer"):
+        if not all(hasattr(layer, "cumulative_length") or type(layer).__name__ == "LinearAttentionLayer"
+                   for layer in self.cache.layers):
             raise skipped("hf-static needs transformers 5.6 or later (pip install 'transformers>=5.6')")
         self.counts = kinds == {"StaticLayer"}
         self.rewind = self.count if self.counts else None
@@ -61,8 +60,6 @@ class Decoder(hf_decoder.Decoder):
         self.graph = graph
 
     def empty_cache(self):
-        if not hasattr(self, "cache"):
-            return super().empty_cache()  # open() looks at it
         if self.counts:
             self.count(0)
         else:

@@ -46,16 +46,18 @@ const std::vector<OutlineField>& outline_fields() {
 constexpr const char* kExperts[] = {"num_experts_per_tok", "num_experts", "num_local_experts",
                                     "n_routed_experts", "moe_num_experts"};
 
+bool states_experts(const json& object) {
+  return std::any_of(std::begin(kExperts), std::end(kExperts), [&](const char* key) {
+    const json value = object.value(key, json());
+    return value.is_array() || (value.is_number_integer() && value.get<int64_t>() > 1);
+  });
+}
+
 // Whether a router chooses among experts. A model without one may state null, 0 or 1 of them.
 bool has_router(const json& object) {
   const auto nested = object.find("ffn_config");
-  return std::any_of(std::begin(kExperts), std::end(kExperts), [&](const char* key) {
-    for (const json* in : {&object, nested != object.end() ? &*nested : &object}) {
-      const json value = in->is_object() ? in->value(key, json()) : json();
-      if (value.is_array() || (value.is_number_integer() && value.get<int64_t>() > 1)) return true;
-    }
-    return false;
-  });
+  return states_experts(object) ||
+         (nested != object.end() && nested->is_object() && states_experts(*nested));
 }
 
 int value_of(const json& object, const OutlineField& field, const std::string& path) {

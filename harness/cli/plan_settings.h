@@ -102,9 +102,8 @@ inline std::vector<Flag<PlanSettings>> choice_flags() {
            "local cache [synthetic; tiny,tiny-untied on cpu].",
            &P::models, parse_path_list),
       flag("truth auto|mkbench|transformers=auto",
-           "What computes the truth: mkbench, or the engines' Python with Hugging Face "
-           "transformers, "
-           "live. auto = transformers for the models that mkbench does not compute.",
+           "What computes the truth: mkbench, or Hugging Face transformers, live, in the engines' "
+           "Python. auto = transformers for the models that mkbench does not compute.",
            &P::truth,
            one_of<TruthChoice>({{"auto", TruthChoice::kAuto},
                                 {"mkbench", TruthChoice::kMkbench},

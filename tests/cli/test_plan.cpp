@@ -307,7 +307,7 @@ TEST_CASE("hf judges what transformers alone computes, and takes eager's place t
   CHECK(judge_runs(job).head_fp32 == "hf-head-fp32");
   CHECK(judge_runs(CaseJob{}).truth == "eager-fp32");
 
-  // Of a model of mkbench's own only the judge changes.
+  // A model that mkbench computes too keeps its engines; only the judge is another one.
   const CaseJob own = plan_of({"--model", "tiny", "--truth", "transformers"}, card()).jobs.at(0);
   CHECK(names_in(own, &CaseEngine::judges) == Names{"hf"});
   CHECK(names_in(own, &CaseEngine::yardstick) == Names{"eager"});

@@ -1,4 +1,4 @@
-"""Models of no family of mkbench's, judged by transformers: small random ones of six architectures, right engines, wrong
+"""Models of no family of mkbench's, judged by transformers: small random ones of seven architectures, right engines, wrong
 engines, and models that transformers refuses."""
 
 import importlib.util
