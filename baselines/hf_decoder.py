@@ -88,6 +88,11 @@ class Decoder:
     name = "hf"
     precision = "bf16"
 
+    @staticmethod
+    def step_reads(folder):
+        from step_reads import step_reads  # only the truth is asked
+        return step_reads(folder)
+
     def open(self, folder, device, max_context, precision="own"):
         """precision: "own", or of a run that judges others: "fp32", "head-fp32"."""
         if precision == "fp32":

@@ -7,6 +7,7 @@ set(MKBENCH_DATA
   LICENSE
   baselines/hf_decoder.py
   baselines/hf_static_decoder.py
+  baselines/step_reads.py
   references/decoder.py
   references/engine_abi.h
   references/step_decoder.py

@@ -26,6 +26,7 @@ struct EngineRequest {
   // pattern, ring's row of tuning. Empty: the engine chooses. Other engines do not read it.
   std::string settings = {};
   PlantedFault fault = PlantedFault::kNone;
+  StepReads reads{};  // read by the ceiling only, of an outline
   // The parent process fills these in from its CaseJob (harness/flow/job.h).
   bool cuda = false;
   int gpu = 0;

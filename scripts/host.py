@@ -69,7 +69,7 @@ def fit(default, value, path: str):
         return {name: fit(held, value[name], f"{path}.{name}") if name in value else held
                 for name, held in default.items()}
     if isinstance(default, list):
-        return [float(item) for item in value]
+        return [item if isinstance(item, dict) else float(item) for item in value]
     if isinstance(default, (bool, str)) and not isinstance(value, type(default)):
         raise TypeError(f"{path}: found {value!r}, wanted {type(default).__name__}")
     if default is None or isinstance(default, (bool, str)):
@@ -388,7 +388,8 @@ class Server:
         return self.wire.answer("able", why="an engine in Python has no ablations", state=held.state())
 
     def take_describe(self, call: dict) -> dict:
-        return self.wire.answer("described", bytes=needed_bytes(call["request"], call["config"]))
+        reads = self.module(call["request"]["name"]).step_reads(call["folder"]) if call["folder"] else {}
+        return self.wire.answer("described", bytes=needed_bytes(call["request"], call["config"]), reads=reads)
 
     def take_ping(self, call: dict) -> dict:
         return self.wire.answer("ok")

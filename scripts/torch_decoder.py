@@ -26,6 +26,9 @@ class DecoderFile:
     def make_engine(self, folder: pathlib.Path, request: dict):
         return TorchEngine(self.path, self.decoder(), folder, request)
 
+    def step_reads(self, folder: str) -> dict:
+        return self.decoder.step_reads(folder)
+
     def finish(self) -> None:
         if torch.cuda.is_initialized():
             torch.cuda.synchronize()

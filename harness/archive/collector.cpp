@@ -70,7 +70,8 @@ struct CaseCollector::Taker {
     c.report_.rope_theta = m.config.rope.theta;
     c.report_.rope_theta_key = m.config.rope.theta_key;
     c.report_.rope_scaling = scaling_text(m.config.rope);
-    c.shape_ = m.config.shape;
+    c.report_.reads = m.config.reads;
+    c.config_ = m.config;
   }
   void operator()(const ReferencesFound& m) const {
     c.report_.reference = m.reference;
@@ -125,9 +126,9 @@ struct CaseCollector::Taker {
     EngineReport* e = c.engine(m.engine);
     if (e == nullptr) return;
     e->launches = m.launches;
-    if (c.report_.generated_text.empty() && c.shape_) {
+    if (c.report_.generated_text.empty() && c.config_) {
       c.report_.generated_ids = m.sample.ids;
-      c.report_.generated_text = sequence_text(*c.shape_, m.sample.ids);
+      c.report_.generated_text = sequence_text(c.config_->shape, m.sample.ids);
     }
     std::vector<std::string>& known = e->throttle_reasons;
     const std::string limits = m.sample.card ? m.sample.card->limits : "";

@@ -19,7 +19,7 @@ class CaseCollector {
 
   CaseReport& report() { return report_; }
   bool interrupted() const { return interrupted_; }
-  const std::optional<ModelShape>& shape() const { return shape_; }
+  const std::optional<ModelConfig>& config() const { return config_; }
 
  private:
   EngineReport* engine(const std::string& flow_name);
@@ -28,7 +28,7 @@ class CaseCollector {
   struct Taker;  // what each event changes
 
   CaseReport report_;
-  std::optional<ModelShape> shape_;
+  std::optional<ModelConfig> config_;
   bool interrupted_ = false;
 };
 

@@ -145,10 +145,11 @@ void tally_again(const Report& found, size_t case_index, EngineReport& e) {
   }
 }
 
-std::optional<ModelShape> known_shape(const CaseReport& c) {
+std::optional<ModelConfig> known_config(const CaseReport& c) {
+  if (c.reads.known()) return ModelConfig{.reads = c.reads};
   const ModelRow* row = find_model(c.model);
   if (row == nullptr || c.weights_sha256.empty()) return std::nullopt;
-  return row->shape;
+  return ModelConfig{.shape = row->shape};
 }
 
 // A copy of the report without derived values. Engines are set to SKIPPED, for which aggregate()
@@ -162,7 +163,7 @@ Report blank_of(const Report& found, const Aggregation& aggregation) {
       ParityReport& p = *e.parity;
       p.exact = p.ties = p.drifts = p.wrong = p.steps = -1;
     }
-    if (known_shape(c)) c.memory = {};
+    if (known_config(c)) c.memory = {};
     aggregation.aggregate_case(c);
     c.verdict = Verdict::kSkipped;
     c.reasons.clear();
@@ -319,13 +320,13 @@ CaseSettings recorded_settings(const json& meta) {
   return settings;
 }
 
-void set_memory(const Report& report, const std::optional<ModelShape>& shape, CaseReport& c) {
-  if (!shape) return;
+void set_memory(const Report& report, const std::optional<ModelConfig>& config, CaseReport& c) {
+  if (!config) return;
   const json device = member(report.environment, "device");
   const bool cuda = device.is_string() && device.get<std::string>().starts_with("cuda");
   const double pins = number_or_0(member(report.calibration, "pin_gb_per_s"));
   const double l2 = number_or_0(member(member(report.environment, "gpu"), "l2_bytes"));
-  c.memory = memory_bound(*shape, c.depth, c.n_gen, c.n_prompt, cuda ? pins : 0,
+  c.memory = memory_bound(*config, c.depth, c.n_gen, c.n_prompt, cuda ? pins : 0,
                           cuda ? static_cast<int64_t>(l2) : 0);
 }
 
@@ -335,7 +336,7 @@ void recompute(const Report& found, const json& as_written, Differences& differe
   const Aggregation aggregation{settings, recorded_margin(found.calibration)};
   Report again = blank_of(found, aggregation);
   const json blank = json_fields::write(again);
-  for (CaseReport& c : again.cases) set_memory(found, known_shape(c), c);
+  for (CaseReport& c : again.cases) set_memory(found, known_config(c), c);
   for (size_t i = 0; i < found.cases.size(); ++i) {
     const CaseReport empty = again.cases[i];
     for (size_t k = 0; k < empty.engines.size(); ++k) {

@@ -55,8 +55,8 @@ class Differences {
 CaseSettings recorded_settings(const nlohmann::json& meta);
 
 // Sets c.memory, the bytes that a token must read and the least time for them, from device and
-// calibration of `report`; does nothing without `shape` (weights not loaded).
-void set_memory(const Report& report, const std::optional<ModelShape>& shape, CaseReport& c);
+// calibration of `report`; does nothing without `config` (weights not loaded).
+void set_memory(const Report& report, const std::optional<ModelConfig>& config, CaseReport& c);
 
 // "path.list[i]".
 inline std::string item(const std::string& path, const char* list, size_t i) {

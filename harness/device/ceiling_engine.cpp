@@ -31,24 +31,29 @@ RingOptions ring_options(const EngineRequest& request) {
   return options;
 }
 
+int64_t step_bytes_at(const ModelConfig& config, const EngineRequest& request, int position) {
+  return request.reads.known() ? request.reads.bytes(position)
+                               : config.shape.bytes_per_step(position);
+}
+
 // Bytes of the copied weights and KV rows: what the longest step reads.
-int64_t copied_bytes(const ModelConfig& config, int max_context) {
-  return StepReader::padded(config.shape.bytes_per_step(max_context));
+int64_t copied_bytes(const ModelConfig& config, const EngineRequest& request) {
+  return StepReader::padded(step_bytes_at(config, request, request.max_context));
 }
 
 int64_t device_bytes(const ModelConfig& config, const EngineRequest& request) {
   const bool ring = ring_obstacle(config, request.gpu).empty();
-  return copied_bytes(config, request.max_context) +
+  return copied_bytes(config, request) +
          (ring ? ring_device_bytes(config, ring_options(request)) : 0);
 }
 
 class CeilingEngine final : public Engine {
  public:
   CeilingEngine(const ModelWeights& weights, const EngineRequest& request)
-      : shape_(weights.config.shape),
+      : config_(weights.config),
         request_(request),
         reader_(request.gpu),
-        memory_(static_cast<size_t>(copied_bytes(weights.config, request.max_context))) {
+        memory_(static_cast<size_t>(copied_bytes(weights.config, request))) {
     cudaDeviceProp properties{};
     MKBENCH_CUDA(cudaGetDeviceProperties(&properties, request.gpu));
     device_ = "cuda:" + std::to_string(request.gpu) + " " + properties.name;
@@ -56,8 +61,8 @@ class CeilingEngine final : public Engine {
     const std::string obstacle = ring_obstacle(weights.config, request.gpu);
     if (obstacle.empty()) make_ring_stream(weights);
     space_ = {.bulk = reader_.has_bulk_copy(),
-              .most_ring_copies = ring_ ? static_cast<uint32_t>(
-                                              ring::most_copies_in_flight(shape_, properties.major))
+              .most_ring_copies = ring_ ? static_cast<uint32_t>(ring::most_copies_in_flight(
+                                              config_.shape, properties.major))
                                         : 0,
               .bulk_blocks = static_cast<uint32_t>(reader_.blocks()),
               .ring_blocks = ring::kBlocks,
@@ -141,12 +146,20 @@ class CeilingEngine final : public Engine {
 
  private:
   uint64_t step_bytes(int position) const {
-    return static_cast<uint64_t>(shape_.bytes_per_step(position));
+    return static_cast<uint64_t>(step_bytes_at(config_, request_, position));
   }
 
   // Copies all tensors that a step reads, one after the other, and fills the rest, in place of KV
-  // rows, with varied bits.
+  // rows, with varied bits; of an outline, whose tensors are not all read, everything.
   void copy_weights(const ModelWeights& weights) {
+    size_t rows = 0;
+    if (!weights.config.is_outline()) rows = copy_tensors(weights);
+    fill_with_bits(memory_.get() + rows, static_cast<int64_t>(memory_.bytes() - rows));
+    MKBENCH_CUDA(cudaDeviceSynchronize());
+  }
+
+  // Returns where the copies end, a multiple of 16.
+  size_t copy_tensors(const ModelWeights& weights) {
     const bool tied = weights.config.tie_word_embeddings;
     std::vector<HostCopy> copies;
     size_t at = 0;
@@ -162,9 +175,7 @@ class CeilingEngine final : public Engine {
       throw Error(ErrorKind::kRuntime, kPrefix + ": the tensors have " + std::to_string(at) +
                                            " bytes, a step reads " + std::to_string(step_bytes(0)));
     }
-    const size_t rows = (at + 15) / 16 * 16;
-    fill_with_bits(memory_.get() + rows, static_cast<int64_t>(memory_.bytes() - rows));
-    MKBENCH_CUDA(cudaDeviceSynchronize());
+    return (at + 15) / 16 * 16;
   }
 
   // Makes the engine `ring` and prefills it, so that its steps copy real K and V.
@@ -174,7 +185,7 @@ class CeilingEngine final : public Engine {
     uint32_t x = 1;
     for (int32_t& id : ids) {
       x = x * 1664525u + 1013904223u;
-      id = static_cast<int32_t>((x >> 8) % static_cast<uint32_t>(shape_.vocab));
+      id = static_cast<int32_t>((x >> 8) % static_cast<uint32_t>(config_.shape.vocab));
     }
     ring_->prefill(ids);
     ring_start_ = ring_->save();
@@ -212,10 +223,9 @@ class CeilingEngine final : public Engine {
   // Milliseconds of the launch; 0 for a launch of `ring`, whose time is in last_times().
   double launch(const ReadPattern& pattern, int steps) {
     if (pattern.way != ReadPattern::Way::kRing) {
-      return reader_.read(
-          pattern, memory_.get(),
-          {step_bytes(position_), static_cast<uint64_t>(shape_.kv_bytes_per_position()),
-           static_cast<uint32_t>(steps)});
+      return reader_.read(pattern, memory_.get(),
+                          {step_bytes(position_), step_bytes(position_ + 1) - step_bytes(position_),
+                           static_cast<uint32_t>(steps)});
     }
     if (ring_stream().position() != position_) {
       throw Error(ErrorKind::kRuntime, kPrefix + ": ring is at position " +
@@ -268,7 +278,7 @@ class CeilingEngine final : public Engine {
     return sum;
   }
 
-  const ModelShape shape_;
+  const ModelConfig config_;
   const EngineRequest request_;
   StepReader reader_;
   DeviceBuffer<char> memory_;
@@ -287,7 +297,7 @@ class CeilingEngine final : public Engine {
 }  // namespace
 
 std::unique_ptr<Engine> make_ceiling(const ModelWeights& weights, const EngineRequest& request) {
-  check_shapes(weights, kPrefix);
+  if (!weights.config.is_outline()) check_shapes(weights, kPrefix);
   check_context(kPrefix, weights.config, request.max_context);
   if (request.depth < 0 || request.depth >= request.max_context) {
     throw Error(ErrorKind::kBadInput, kPrefix + ": depth " + std::to_string(request.depth) +

@@ -121,13 +121,23 @@ class CaseFlow {
                     job_.model.name, first_depth(job_), tokens(), needed, config.max_positions));
   }
 
+  // Why an outline has no ceiling; empty if it has one.
+  std::string no_ceiling_of(const ModelConfig& config) const {
+    if (!config.reads.known()) return "what a step reads is not known: " + config.reads.unknown;
+    return served_from_l2(static_cast<double>(config.bytes_per_step(first_depth(job_))),
+                          static_cast<double>(job_.l2_bytes));
+  }
+
   // Sends how much memory the case will take and how much is free, before anything is loaded.
   void state_memory(const ModelConfig& config) {
     const CaseMemory memory = case_memory(job_, services_, config);
     sink_.send(MemoryStated{memory.taken(), memory.free});
-    if (no_ceiling_.empty() && !memory.ceiling_fits()) {
-      no_ceiling_ = ceiling_refusal(job_, memory);
-      sink_.send(VerdictGiven{ceiling_.name, Verdict::kSkipped, no_ceiling_});
+    if (no_ceiling_.empty()) {
+      if (config.is_outline()) no_ceiling_ = no_ceiling_of(config);
+      if (no_ceiling_.empty() && !memory.ceiling_fits())
+        no_ceiling_ = ceiling_refusal(job_, memory);
+      if (!no_ceiling_.empty())
+        sink_.send(VerdictGiven{ceiling_.name, Verdict::kSkipped, no_ceiling_});
     }
     if (!memory.fits())
       throw Error(ErrorKind::kEnvUnfit, memory_refusal(job_, services_, config, memory));

@@ -157,6 +157,30 @@ HostServices::HostServices(const CaseJob& job, Hosts& hosts,
 }
 HostServices::~HostServices() = default;
 
+const StepReads& HostServices::step_reads() const {
+  if (!reads_ && !job_.model.is_outline) reads_.emplace();
+  if (!reads_) {
+    try {
+      reads_ = hosts_.step_reads(judge_runs(job_).truth, job_.model.folder);
+    } catch (const Error& error) {
+      reads_ = StepReads{.unknown = error.what()};
+    }
+  }
+  return *reads_;
+}
+
+ModelConfig HostServices::config(const Model& model) const {
+  ModelConfig config = model_config(model);
+  config.reads = step_reads();
+  return config;
+}
+
+ModelWeights HostServices::load(const Model& model, int depth) const {
+  ModelWeights weights = hosts_.load(model, depth);
+  weights.config.reads = step_reads();
+  return weights;
+}
+
 std::vector<GreedyReference> HostServices::references(const std::string& model_name) const {
   const auto known = references_.find(model_name);
   if (known != references_.end()) return known->second;
@@ -172,6 +196,7 @@ EngineRequest HostServices::on_device(EngineRequest request) const {
   request.gpu = job_.gpu;
   request.spin_scale = job_.spin_scale;
   if (request.name == kRingName) request.settings = job_.ring_row;
+  if (request.name == kCeilingName) request.reads = step_reads();
   return request;
 }
 

@@ -33,10 +33,9 @@ class HostServices final : public FlowServices {
   double now() const override { return steady_seconds(); }
   bool stop() const override { return interrupt_count() > 0; }
   uint64_t random(uint64_t bound) const override { return random_(bound); }
-  ModelConfig config(const Model& model) const override { return model_config(model); }
-  ModelWeights load(const Model& model, int depth) const override {
-    return hosts_.load(model, depth);
-  }
+  // With what a step of an outline reads.
+  ModelConfig config(const Model& model) const override;
+  ModelWeights load(const Model& model, int depth) const override;
   // Each model's files are read once.
   std::vector<GreedyReference> references(const std::string& model_name) const override;
   std::optional<Ratchet> ratchet(const RatchetKey& key) const override;
@@ -72,6 +71,7 @@ class HostServices final : public FlowServices {
 
   EngineRequest on_device(EngineRequest request) const;
   int64_t free_of_card() const;
+  const StepReads& step_reads() const;
 
   const CaseJob job_;
   Hosts& hosts_;
@@ -81,6 +81,7 @@ class HostServices final : public FlowServices {
   const std::unique_ptr<CardWatch> watch_;
   mutable std::map<std::string, std::vector<GreedyReference>> references_;
   mutable CpuPressure pressure_;               // over the timed calls
+  mutable std::optional<StepReads> reads_;     // of an outline, once asked for
   mutable std::optional<int64_t> misaligned_;  // misaligned_bytes() of the model, once asked for
 };
 

@@ -157,6 +157,12 @@ int64_t Hosts::bytes(const EngineRequest& request, const ModelConfig& config) {
       .bytes;
 }
 
+StepReads Hosts::step_reads(const std::string& truth, const std::filesystem::path& folder) {
+  idle_bytes(truth);  // while its libraries are not loaded
+  const DescribeCall call{in_host({.name = truth}), {}, folder.string()};
+  return ask<Described>(link(holder_of(truth), host_kind(truth)), call, CallLimit{}).reads;
+}
+
 int64_t Hosts::idle_bytes(const std::string& engine) {
   const std::string holds = holder_of(engine);
   const auto [found, is_new] = idle_bytes_.try_emplace(holds, 0);

@@ -1,6 +1,7 @@
 // The hosts of a run: which process holds which engine, and whose turn it is.
 #pragma once
 
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
@@ -49,6 +50,8 @@ class Hosts {
   // Opens an engine. Throws what HostLink::call() throws.
   std::unique_ptr<Engine> open(const EngineRequest& request, const ModelWeights& weights);
   int64_t bytes(const EngineRequest& request, const ModelConfig& config);
+  // What a step of the model in `folder` reads, found in the host of `truth`, an engine in Python.
+  StepReads step_reads(const std::string& truth, const std::filesystem::path& folder);
   // Hosts that are asked about the machine: one that holds no engine, and the judge's.
   HostLink& about_card();
   HostLink& about_torch() { return link(kJudgeName, HostKind::kTorch); }

@@ -140,14 +140,20 @@ std::string lasting_disagreement(std::span<const Sample> samples, const ClockOve
   });
 }
 
-MemoryBound memory_bound(const ModelShape& shape, int depth, int n, int n_prompt,
+std::string served_from_l2(double bytes, double l2_bytes) {
+  if (bytes >= kL2Multiple * l2_bytes) return {};
+  return fmt::format("weights and KV ({:.1f} MB) are under {:g} x L2 ({:.1f} MB)", bytes / 1e6,
+                     kL2Multiple, l2_bytes / 1e6);
+}
+
+MemoryBound memory_bound(const ModelConfig& config, int depth, int n, int n_prompt,
                          double pin_gb_per_s, int64_t l2_bytes) {
   MemoryBound bound;
-  if (!shape.is_whole()) return bound;
+  if (!config.shape.is_whole() && !config.reads.known()) return bound;
   const bool prefill = n_prompt > 0;
   const double tokens = prefill ? n_prompt : 1;
   const double context = prefill ? 0 : depth + std::max(0, n - 1) / 2.0;
-  bound.bytes_per_token = static_cast<double>(shape.bytes_per_step(context)) / tokens;
+  bound.bytes_per_token = static_cast<double>(config.bytes_per_step(context)) / tokens;
   bound.cached_bytes = std::min(bound.bytes_per_token, static_cast<double>(l2_bytes) / tokens);
   if (!(pin_gb_per_s > 0) || !std::isfinite(pin_gb_per_s)) return bound;
   bound.pin_gb_per_s = pin_gb_per_s;

@@ -10,7 +10,7 @@
 #include "harness/measure/telemetry.h"
 #include "references/base/fields.h"
 #include "references/engine.h"
-#include "references/model/shape.h"
+#include "references/model/architecture.h"
 
 namespace mkbench {
 
@@ -146,6 +146,20 @@ struct MemoryBound {
   double least_ms = 0;         // per token; 0: not known, or all bytes fit into L2
 };
 
+constexpr std::string_view struct_name(Tag<StepReads::Rows>) { return "rows_read"; }
+template <typename V>
+void describe_fields(V& v, Tag<StepReads::Rows>) {
+  v.field("bytes", &StepReads::Rows::bytes, "of one position's keys and values in some layers");
+  v.field("most", &StepReads::Rows::most, "positions that these layers read; 0: all");
+}
+constexpr std::string_view struct_name(Tag<StepReads>) { return "step_reads"; }
+template <typename V>
+void describe_fields(V& v, Tag<StepReads>) {
+  v.field("fixed", &StepReads::fixed, "bytes of parameters and recurrent states; 0: not known");
+  v.field("rows", &StepReads::rows, "what the KV rows before the step add");
+  v.field("unknown", &StepReads::unknown, "why it is not known");
+}
+
 constexpr std::string_view struct_name(Tag<MemoryBound>) { return "memory_bound"; }
 template <typename V>
 void describe_fields(V& v, Tag<MemoryBound>) {
@@ -161,10 +175,12 @@ void describe_fields(V& v, Tag<MemoryBound>) {
 
 // The bound of n decode steps from `depth` KV rows on or, with n_prompt > 0, of a prefill of
 // n_prompt rows, which must read the weights once.
-MemoryBound memory_bound(const ModelShape& shape, int depth, int n, int n_prompt,
+MemoryBound memory_bound(const ModelConfig& config, int depth, int n, int n_prompt,
                          double pin_gb_per_s, int64_t l2_bytes);
 
 // A step of fewer bytes than this multiple of L2 may be served from L2: its ceiling means nothing.
 inline constexpr double kL2Multiple = 4;
+// Says so of such a step; empty for one of more bytes.
+std::string served_from_l2(double bytes, double l2_bytes);
 
 }  // namespace mkbench

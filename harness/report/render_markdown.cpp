@@ -260,6 +260,17 @@ std::string header_text(const Report& report) {
                      fmt::format("{}", fmt::join(parts, ", ")));
 }
 
+std::string reads_text(const StepReads& reads) {
+  std::string text = fmt::format("a decode step reads {} bytes of parameters and states",
+                                 with_commas(reads.fixed));
+  for (const StepReads::Rows& rows : reads.rows) {
+    text += fmt::format(
+        ", {} of each {}", with_commas(rows.bytes),
+        rows.most > 0 ? fmt::format("of the last {} positions", rows.most) : "position before it");
+  }
+  return text;
+}
+
 std::string footer_text(const Report& report) {
   std::string text = "\n" + verdict_line(report, "");
   const std::string output = json_text(report.meta, {"output"});
@@ -271,6 +282,9 @@ std::string footer_text(const Report& report) {
 
 std::vector<std::string> weights_notes(const CaseReport& c) {
   std::vector<std::string> notes;
+  if (!c.reads.unknown.empty())
+    notes.push_back("what a decode step reads is not known: " + one_line(c.reads.unknown));
+  if (c.reads.known()) notes.push_back(reads_text(c.reads));
   if (!c.rounded.empty())
     notes.push_back(one_line(c.rounded) +
                     " are rounded to bf16, for truth, baselines and engines alike");

@@ -26,7 +26,7 @@
 namespace mkbench {
 
 inline constexpr char kReportSchemaId[] = "mkbench.report";
-inline constexpr int kReportSchemaMajor = 1, kReportSchemaMinor = 13;  // new fields: minor + 1
+inline constexpr int kReportSchemaMajor = 1, kReportSchemaMinor = 14;  // new fields: minor + 1
 
 // The process that held an engine.
 struct ProcessFacts {
@@ -268,6 +268,7 @@ struct CaseReport {
   Verdict verdict = Verdict::kSkipped;
   std::vector<std::string> reasons;
   bool interrupted = false;  // Ctrl-C came before its end: a resumed run repeats the case
+  StepReads reads;           // of an outline
   MemoryBound memory;        // set by set_memory() (archive/recompute.h)
   CeilingReport ceiling;
   std::vector<EngineReport> engines;
@@ -301,6 +302,7 @@ void describe_fields(V& v, Tag<CaseReport>) {
     g.field("rounded", &C::rounded,
             "how many of the checkpoint's tensors were rounded to bf16, by the type that they are "
             "stored in; empty: none");
+    g.field("reads", &C::reads, "what a decode step reads, of a model that transformers computes");
     g.field("lagset", &C::lagset, "lag set of an analytic checkpoint; else empty");
     g.field("salt", &C::salt,
             "what the map from states to ids and the noise of an analytic checkpoint were drawn "

@@ -160,12 +160,8 @@ struct ExplainCall {
 };
 
 // Answer: Able.
-struct SkipToCall {
+struct SkipToCall : RewindCall {
   static constexpr char kType[] = "skip_to";
-  int engine = 0, position = 0;
-  static void fields(auto& v) {
-    list_fields(v, "engine", &SkipToCall::engine, "position", &SkipToCall::position);
-  }
 };
 
 // Answer: Able; `why` says why the engine has no ablation.
@@ -180,13 +176,16 @@ struct AblateCall {
 
 // ---- to a host: calls of the process ----
 
-// Asks how many bytes of its device an engine of this config would take. Answer: Described.
+// Asks how many bytes of its device an engine of this config would take, and what a step of the
+// model in `folder` reads, if that is not empty. Answer: Described.
 struct DescribeCall {
   static constexpr char kType[] = "describe";
   EngineRequest request;
   ModelConfig config;
+  std::string folder{};
   static void fields(auto& v) {
-    list_fields(v, "request", &DescribeCall::request, "config", &DescribeCall::config);
+    list_fields(v, "request", &DescribeCall::request, "config", &DescribeCall::config, "folder",
+                &DescribeCall::folder);
   }
 };
 
@@ -197,9 +196,8 @@ struct PingCall {
 };
 
 // Waits until the host's work on its device is over. Answer: Answered.
-struct FinishCall {
+struct FinishCall : PingCall {
   static constexpr char kType[] = "finish";
-  static void fields(auto&) {}
 };
 
 // Prepares L2 for a timed part (device/l2_flush.h); does nothing for a CPU. Answer: Flushed.
@@ -312,8 +310,7 @@ struct TimelineTold {
   }
 };
 
-// How long the flush took by the host's clock; the parent's would include the time in which the two
-// processes wait for each other to be scheduled.
+// By the host's clock: the parent's would include the two processes' waits for each other.
 struct Flushed {
   static constexpr char kType[] = "flushed";
   double ms = 0;
@@ -353,7 +350,10 @@ struct Able {
 struct Described {
   static constexpr char kType[] = "described";
   int64_t bytes = 0;
-  static void fields(auto& v) { list_fields(v, "bytes", &Described::bytes); }
+  StepReads reads{};
+  static void fields(auto& v) {
+    list_fields(v, "bytes", &Described::bytes, "reads", &Described::reads);
+  }
 };
 
 // The call failed; the host can go on. traceback: of an exception in an engine's Python code.

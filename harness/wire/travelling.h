@@ -8,6 +8,7 @@
 
 #include "harness/device/device_check.h"
 #include "harness/device/device_info.h"
+#include "harness/measure/sample.h"
 #include "references/base/fields.h"
 #include "references/config.h"
 #include "references/engine.h"
@@ -44,7 +45,7 @@ void describe_fields(V& v, Tag<ModelConfig>) {
   using C = ModelConfig;
   list_fields(v, "shape", &C::shape, "rope", &C::rope, "rms_norm_eps", &C::rms_norm_eps,
               "tie_word_embeddings", &C::tie_word_embeddings, "max_positions", &C::max_positions,
-              "outline_bytes", &C::outline_bytes, "routes", &C::routes);
+              "outline_bytes", &C::outline_bytes, "routes", &C::routes, "reads", &C::reads);
 }
 constexpr std::string_view enum_text(EngineRequest::Precision precision) {
   constexpr std::string_view kNames[] = {"own", "head-fp32", "fp32"};
@@ -59,7 +60,8 @@ void describe_fields(V& v, Tag<EngineRequest>) {
   using R = EngineRequest;
   list_fields(v, "name", &R::name, "max_context", &R::max_context, "depth", &R::depth, "settings",
               &R::settings, "fault", &R::fault, "cuda", &R::cuda, "gpu", &R::gpu, "threads",
-              &R::threads, "spin_scale", &R::spin_scale, "precision", &R::precision);
+              &R::threads, "spin_scale", &R::spin_scale, "precision", &R::precision, "reads",
+              &R::reads);
 }
 constexpr std::string_view enum_text(PrecisionClass c) { return precision_class_name(c); }
 inline std::vector<PrecisionClass> enum_values(Tag<PrecisionClass>) {

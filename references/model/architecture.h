@@ -2,8 +2,11 @@
 // read it; each file of families/ says what its models set.
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "references/model/shape.h"
 
@@ -40,6 +43,26 @@ struct Rope {
   }
 };
 
+// What a decode step reads of a model that only transformers computes (baselines/step_reads.py).
+struct StepReads {
+  struct Rows {
+    int64_t bytes = 0;  // of a position's keys and values in some of the layers
+    int most = 0;       // positions that these layers read; 0: all
+  };
+  int64_t fixed = 0;  // bytes of parameters, and of states that do not grow
+  std::vector<Rows> rows{};
+  std::string unknown{};  // why it is not known
+
+  bool known() const { return fixed > 0; }
+  // At context length `depth` (KV rows before the step).
+  int64_t bytes(double depth) const {
+    double sum = static_cast<double>(fixed);
+    for (const Rows& r : rows)
+      sum += static_cast<double>(r.bytes) * (r.most > 0 ? std::min<double>(depth, r.most) : depth);
+    return static_cast<int64_t>(sum);
+  }
+};
+
 // Everything about a model that is not a weight. All of it comes from its config.json and its
 // family; nothing is guessed.
 struct ModelConfig {
@@ -51,11 +74,18 @@ struct ModelConfig {
   // Bytes of the tensors as stored, of a model that only transformers computes (outline.h); else 0.
   int64_t outline_bytes = 0;
   bool routes = false;  // of such a model: a router chooses among experts
+  StepReads reads{};    // of such a model, once it was looked for
 
   bool is_outline() const { return outline_bytes > 0; }
   // Bytes of all weights: as stored, or as bf16.
   int64_t weight_bytes() const {
     return is_outline() ? outline_bytes : 2 * shape.parameters(tie_word_embeddings);
+  }
+  // Bytes that one decode step must read at context length `depth`. Of an outline whose reads are
+  // not known: all weights.
+  int64_t bytes_per_step(double depth) const {
+    if (reads.known()) return reads.bytes(depth);
+    return is_outline() ? outline_bytes : shape.bytes_per_step(depth);
   }
 };
 

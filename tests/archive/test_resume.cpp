@@ -53,7 +53,7 @@ struct InterruptedRun {
     left.finish(true);
     left.report().interrupted = true;
     left.report().weights_sha256 = "not compared";
-    left.report().memory = memory_bound(kQwen3_0_6B, 64, kTokens, 0, 1600, 50'000'000);
+    left.report().memory = memory_bound({.shape = kQwen3_0_6B}, 64, kTokens, 0, 1600, 50'000'000);
     report.cases.push_back(left.report());
     sum_up(report, report.cases[1]);
     end(true);
@@ -149,7 +149,7 @@ TEST_CASE("a run that was interrupted before it had looked at its machine goes o
   const json here = run.report.environment;
   run.report.environment.erase("device");
   run.report.cases.erase(run.report.cases.begin());
-  run.report.cases[0].memory = memory_bound(kQwen3_0_6B, 64, kTokens, 0, 0, 0);
+  run.report.cases[0].memory = memory_bound({.shape = kQwen3_0_6B}, 64, kTokens, 0, 0, 0);
   run.end(true);
   CHECK_NOTHROW(run.resumption().check_same(here, {job_of(kDepth)}, kSameWeights));
 }

@@ -300,7 +300,11 @@ TEST_CASE("hf judges what transformers alone computes, and takes eager's place t
   CHECK(names_in(job, &CaseEngine::yardstick) == Names{"hf"});
   CHECK(candidates(job) == Names{"hf-static"});
   CHECK(any_holds(plan.notes, "eager does not compute this model: hf is the baseline"));
-  CHECK(job.no_ceiling.find("what a step reads is not known") != std::string::npos);
+  CHECK(job.no_ceiling.empty());
+  MachineProbe large_l2 = card();
+  large_l2.l2_bytes = 1'000'000;
+  CHECK(plan_of({"--model", folder}, large_l2).jobs.at(0).no_ceiling.find("are under 4 x L2") !=
+        std::string::npos);  // even all weights are
   CHECK_FALSE(job.audited);
   CHECK(judge_runs(job).judge == "hf");
   CHECK(judge_runs(job).truth == "hf-fp32");

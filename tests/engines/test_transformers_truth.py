@@ -122,6 +122,7 @@ class Wrong(TruthTest):
         code, report, told = self.judged("--model", self.models("qwen3_5_moe_text"), "--engine",
                                          ",".join(map(str, files.values())), command=("parity",))
         self.assertEqual(code, 3, told)
+        self.assertEqual(report["cases"][0]["model"]["reads"]["rows"], [{"bytes": 128, "most": 0}])  # one layer of attention
         for name, (verdict, reason) in {"right": ("PASS_LIVE", ""), **BUGS}.items():
             with self.subTest(engine=name):
                 engine = self.engine(report, str(files[name]))

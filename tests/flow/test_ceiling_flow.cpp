@@ -180,6 +180,34 @@ TEST_CASE("a card too small for the ceiling's copy has none and says why") {
 }
 
 TEST_CASE(
+    "an outline has a ceiling once it is known what a step reads, and L2 does not hold that") {
+  struct Row {
+    StepReads reads;
+    std::string reason;
+  };
+  for (const Row& row :
+       {Row{{.unknown = "nobody knows"}, "what a step reads is not known: nobody knows"},
+        Row{{.fixed = 399, .rows = {{1, 100}}}, ""},
+        Row{{.fixed = 399}, "weights and KV (0.0 MB) are under 4 x L2 (0.0 MB)"},
+        Row{{.fixed = 400}, ""}}) {
+    CeilingBench bench;
+    bench.job.ids = {1, 1};  // one KV row before the first step
+    bench.job.l2_bytes = 100;
+    const auto config = bench.services.config;
+    bench.services.config = [&](const std::string& name) {
+      ModelConfig outline = config(name);
+      outline.outline_bytes = 1000;
+      outline.reads = row.reads;
+      return outline;
+    };
+    const CaseReport c = bench.run();
+    CHECK(c.ceiling.reason == row.reason);
+    CHECK(c.ceiling.samples.size() == (row.reason.empty() ? 3 : 0));
+    for (const EngineReport& e : c.engines) CHECK(e.share.reason == row.reason);
+  }
+}
+
+TEST_CASE(
     "engines that fit only without the ceiling's copy are opened one at a time, for a share") {
   const auto bench_with = [](int64_t free) {
     CeilingBench bench;

@@ -132,7 +132,8 @@ TEST_CASE("a time under the bytes over the pins is IMPOSSIBLE, of decodes and of
       const auto verdict_at = [&](double factor, int blocks, double wobble, int processes = 5) {
         CaseReport c = testing::example_case(0, blocks, 1);
         if (prefill) c.n_prompt = 64;
-        c.memory = memory_bound(kQwen3_0_6B, 0, 1, c.n_prompt, card.pin_gb_per_s, card.l2_bytes);
+        c.memory = memory_bound({.shape = kQwen3_0_6B}, 0, 1, c.n_prompt, card.pin_gb_per_s,
+                                card.l2_bytes);
         for (size_t b = 0; b < c.engines[1].samples.size(); ++b) {
           Sample& s = c.engines[1].samples[b];
           if (prefill) s.tokens = 64;

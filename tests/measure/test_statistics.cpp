@@ -203,19 +203,30 @@ TEST_CASE("outliers lie more than three interquartile ranges beyond the middle h
 }
 
 TEST_CASE("no token takes less than its bytes, less L2, need at the memory's pins") {
-  const MemoryBound bound = memory_bound(kQwen3_0_6B, 512, 129, 0, 3352, 50'000'000);
+  const MemoryBound bound = memory_bound({.shape = kQwen3_0_6B}, 512, 129, 0, 3352, 50'000'000);
   // 596,049,920 parameters of 2 bytes, and (512 + 64) rows of 114,688 bytes.
   CHECK(bound.bytes_per_token == Approx(2.0 * 596'049'920 + 576.0 * 114'688));
   CHECK(bound.cached_bytes == 50'000'000);
   CHECK(bound.least_ms == Approx((bound.bytes_per_token - 50e6) / 3352e9 * 1e3));
   // A prefill reads the weights once, whatever its length and the depth.
-  const MemoryBound prefill = memory_bound(kQwen3_0_6B, 512, 8, 512, 4917, 60'000'000);
+  const MemoryBound prefill = memory_bound({.shape = kQwen3_0_6B}, 512, 8, 512, 4917, 60'000'000);
   CHECK(512 * prefill.bytes_per_token == Approx(2.0 * 596'049'920));
   CHECK(512 * prefill.least_ms == Approx((2.0 * 596'049'920 - 60e6) / 4917e9 * 1e3));
+  // Of an outline its reads alone are known: here of two layers all rows, of one the last 100.
+  const ModelConfig outline{.outline_bytes = 9,
+                            .reads = {.fixed = 1'000'000, .rows = {{300, 0}, {70, 100}}}};
+  CHECK(memory_bound(outline, 98, 3, 0, 1, 0).bytes_per_token == 1'000'000 + 99 * 370);
+  CHECK(memory_bound(outline, 99, 3, 0, 1, 0).bytes_per_token == 1'000'000 + 100 * 370);
+  CHECK(memory_bound(outline, 100, 3, 0, 1, 0).bytes_per_token == 1'000'000 + 101 * 300 + 7'000);
+  CHECK(memory_bound(outline, 100, 8, 512, 1, 0).bytes_per_token == 1'000'000 / 512.0);
+  CHECK(memory_bound({.outline_bytes = 9}, 0, 1, 0, 1, 0).bytes_per_token == 0);
+  CHECK(ModelConfig{.outline_bytes = 9}.bytes_per_step(5) == 9);
+  CHECK(served_from_l2(399, 100) == "weights and KV (0.0 MB) are under 4 x L2 (0.0 MB)");
+  CHECK(served_from_l2(400, 100).empty());
   // All of tiny fits into L2: no time is too short for it.
-  CHECK(memory_bound(kTiny, 0, 128, 0, 3352, 50'000'000).least_ms == 0);
+  CHECK(memory_bound({.shape = kTiny}, 0, 128, 0, 3352, 50'000'000).least_ms == 0);
   for (const double unknown : {0.0, std::nan(""), HUGE_VAL}) {
-    const MemoryBound none = memory_bound(kQwen3_0_6B, 0, 1, 0, unknown, 50'000'000);
+    const MemoryBound none = memory_bound({.shape = kQwen3_0_6B}, 0, 1, 0, unknown, 50'000'000);
     CHECK(none.pin_gb_per_s == 0);
     CHECK(none.least_ms == 0);
   }

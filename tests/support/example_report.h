@@ -148,7 +148,7 @@ inline CaseReport example_case(int depth, int blocks = 10, int tokens = 16) {
   c.engines.push_back(example_engine("eager", "baseline", 9 + depth * 1e-4, blocks, tokens));
   c.engines.push_back(
       example_engine("megakernel", "candidate", 0.8 + depth * 1e-4, blocks, tokens));
-  c.memory = memory_bound(kQwen3_0_6B, depth, tokens, 0, 1600, 50'000'000);
+  c.memory = memory_bound({.shape = kQwen3_0_6B}, depth, tokens, 0, 1600, 50'000'000);
   c.ceiling = example_ceiling(0.76 + depth * 1e-4, blocks, tokens);
   const auto orders = block_orders(3, blocks, false, 1);
   place_samples(orders, 0, c.engines[0].samples);
@@ -242,7 +242,7 @@ inline Report example_diagnosed_report() {
   r.cases[2].name = "synthetic pp512";
   r.cases[2].n_prompt = 512;
   r.cases[2].depth = r.cases[2].n_gen = 0;
-  r.cases[2].memory = memory_bound(kQwen3_0_6B, 0, 0, 512, 1600, 50'000'000);
+  r.cases[2].memory = memory_bound({.shape = kQwen3_0_6B}, 0, 0, 512, 1600, 50'000'000);
   r.cases[2].ceiling = {};
   r.cases[2].ceiling.reason = "a prefill test does not read the weights once a token";
   for (EngineReport& e : r.cases[2].engines) {
@@ -264,7 +264,7 @@ inline Report example_cpu_report() {
   c.model = c.model_id = "tiny";
   c.name = "tiny d=0 n=16";
   c.timed_check = "late ids, scored by the truth";
-  c.memory = memory_bound(kTiny, 0, 16, 0, 0, 0);
+  c.memory = memory_bound({.shape = kTiny}, 0, 16, 0, 0, 0);
   c.ceiling = {};
   c.ceiling.reason = "no GPU";
   for (EngineReport& e : c.engines) {

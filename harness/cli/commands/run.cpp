@@ -287,7 +287,7 @@ class Run {
     repeat_apart(job, collector.report());
     write_tracebacks(folder_, hosts_.tracebacks(), collector.report());
     progress_.clear();
-    set_memory(report_, collector.shape(), collector.report());
+    set_memory(report_, collector.config(), collector.report());
     sum_up(collector.report());
     if (const std::string doubt = ceiling_doubt(collector.report()); !doubt.empty())
       warn(case_name(job) + ": " + doubt);

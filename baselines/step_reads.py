@@ -1,0 +1,132 @@
+"""What a decode step of a model reads, found by running transformers' own class on tensors without memory (torch's
+device meta) and noting each operation on a parameter. It takes seconds and no weights, whatever the model's size.
+
+Embedding rows and the experts of a token count as they are chosen, a tensor that no step touches (another head, a vision
+tower) does not, and a tied head counts once. Everything counts as bf16; parameters that are stored in fewer bits count
+as stored.
+"""
+
+import collections
+import json
+import pathlib
+import struct
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache
+
+CHOOSES_ROWS = ("aten::embedding", "aten::index", "aten::index_select")
+EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
+
+
+class Unknown(Exception):
+    """Why it is not known what a step reads."""
+
+
+class ParameterReads(TorchDispatchMode):
+    """For each parameter, the elements that operations have read so far."""
+
+    def __init__(self, model, experts):
+        super().__init__()
+        self.names = {p.untyped_storage()._cdata: (name, p) for name, p in model.named_parameters()}
+        self.experts = experts  # numbers of experts in a layer
+        self.parts = collections.defaultdict(dict)  # name -> {(offset, elements) of a view, or a choice: elements}
+
+    def __torch_dispatch__(self, function, _types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        if any(to.alias_info is not None and not to.alias_info.is_write for to in function._schema.returns):
+            return result  # a view
+        for tensor in tree_leaves((args, kwargs)):
+            if isinstance(tensor, torch.Tensor) and tensor.untyped_storage()._cdata in self.names:
+                self.note(function._schema.name, tensor, result)
+        return result
+
+    def note(self, operation, tensor, result):
+        name, parameter = self.names[tensor.untyped_storage()._cdata]
+        parts = self.parts[name]
+        if operation in CHOOSES_ROWS:
+            parts[len(parts)] = result.numel()
+        elif tensor.dim() > 2 and tensor.shape == parameter.shape and tensor.shape[0] in self.experts:
+            raise Unknown(f"{operation} takes all experts of {name}, so which ones a step needs is not seen")
+        else:
+            parts[tensor.storage_offset(), tensor.numel()] = tensor.numel()
+
+    def elements(self):
+        """[(name, elements read)]; a parameter that is read twice counts once."""
+        sizes = {name: parameter.numel() for name, parameter in self.names.values()}
+        return [(name, min(sizes[name], sum(parts.values()))) for name, parts in self.parts.items()]
+
+
+def stored_bits(folder):
+    """{tensor: bits} of the folder's safetensors; MXFP4 stores a tensor as its blocks and its scales."""
+    bits = collections.Counter()
+    for path in sorted(pathlib.Path(folder).glob("*.safetensors")):
+        with path.open("rb") as file:
+            header = json.loads(file.read(*struct.unpack("<Q", file.read(8))))
+        for name, entry in header.items():
+            if name != "__metadata__":
+                begin, end = entry["data_offsets"]
+                bits[name.removesuffix("_blocks").removesuffix("_scales")] += 8 * (end - begin)
+    return bits
+
+
+def parameter_bytes(folder, model, reads):
+    """Bytes of the parameters that a step reads."""
+    quantised = getattr(model.config, "quantization_config", None) is not None
+    bits = stored_bits(folder) if quantised else {}
+    total, sizes = 0, {name: parameter.numel() for name, parameter in model.named_parameters()}
+    for name, elements in reads.elements():
+        if quantised and name not in bits:
+            raise Unknown(f"the model is quantised, and no stored tensor is called {name}")
+        total += elements * min(16.0, bits[name] / sizes[name] if quantised else 16.0) / 8
+    return round(total)
+
+
+def cache_reads(cache, text):
+    """What the cache makes a step read: (bytes of states, {positions, 0: all: bytes of a position})."""
+    states, rows = 0, collections.Counter()
+    # Keys and values of all heads may be computed from one vector, which an engine keeps instead.
+    rank = getattr(text, "kv_lora_rank", None)
+    latent = 2 * (rank + text.qk_rope_head_dim) if rank else None
+    for layer in cache.layers:
+        tensors = [t for t in tree_leaves(vars(layer)) if isinstance(t, torch.Tensor) and t.is_floating_point()]
+        states += sum(t.nbytes for t in tensors)
+        if isinstance(getattr(layer, "keys", None), torch.Tensor) and layer.keys.dim() == 4:
+            of_rows = layer.keys.nbytes + layer.values.nbytes
+            row = of_rows // layer.keys.shape[-2]
+            rows[max(0, getattr(layer, "sliding_window", 1) - 1)] += min(row, latent or row)
+            states -= of_rows
+    return states, dict(rows)
+
+
+@torch.no_grad()
+def step_reads(folder):
+    """The fields of StepReads (references/model/architecture.h)."""
+    try:
+        config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        text = config.get_text_config()
+        with torch.device("meta"):
+            model = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16, attn_implementation="eager").eval()
+        if model._can_set_experts_implementation():
+            model.set_experts_implementation("batched_mm")  # takes the experts of a token by an index
+        cache = DynamicCache(config=model.config)
+
+        def forward(count):
+            ids = torch.zeros(1, count, dtype=torch.int64, device="meta")
+            model(input_ids=ids, past_key_values=cache, use_cache=True, logits_to_keep=1)
+
+        forward(2)
+        experts = {count for key in EXPERTS if isinstance(count := getattr(text, key, None), int) and count > 1}
+        with ParameterReads(model, experts) as reads:
+            forward(1)
+        states, rows = cache_reads(cache, text)
+        if not reads.parts or not (states or rows):
+            raise Unknown("its class keeps no state in transformers' cache")
+        return {"fixed": parameter_bytes(folder, model, reads) + states,
+                "rows": [{"bytes": size, "most": most} for most, size in sorted(rows.items())], "unknown": ""}
+    except Unknown as reason:
+        why = str(reason)
+    except Exception as refusal:  # of code that needs the numbers themselves, anything
+        why = f"{type(refusal).__name__} without the weights' memory: {str(refusal).partition(chr(10))[0]}"
+    return {"fixed": 0, "rows": [], "unknown": why}
