@@ -75,15 +75,16 @@ enum {
   MKBENCH_PRECISION_FP16 = 3             /* rounds where PyTorch does, K and V too, but to fp16 */
 };
 
-/* How a tensor is stored. mkbench hands out bf16 alone today: an engine refuses what it cannot
- * read. */
+/* How a tensor is stored. The tensors of a model that mkbench_model describes are all bf16; those of
+ * other models come as their files store them. An engine refuses what it cannot read. */
 enum {
   MKBENCH_BF16 = 1,
   MKBENCH_FP16 = 2,
   MKBENCH_FP32 = 3,
   MKBENCH_FP8_E4M3 = 4,
   MKBENCH_INT8 = 5,
-  MKBENCH_INT4 = 6
+  MKBENCH_INT4 = 6,
+  MKBENCH_UINT8 = 7 /* bytes, such as the blocks and scales of MXFP4 */
 };
 
 /* How the frequencies of RoPE, 1 / theta^(2 i / head_dim), are scaled: not at all, all divided by
@@ -94,13 +95,15 @@ enum { MKBENCH_ROPE_UNSCALED = 0, MKBENCH_ROPE_LINEAR = 1, MKBENCH_ROPE_LLAMA3 =
 enum { MKBENCH_SILU = 0, MKBENCH_GELU_TANH = 1 };
 
 /* Fills `mine`, a struct of `size` bytes that begins with its size, from `theirs`, the same struct
- * as the other side was compiled with: what the other side does not have is 0. */
+ * as the other side was compiled with: what the other side does not have is 0, and so is all of it
+ * if `theirs` is NULL. */
 static inline void mkbench_read(void* mine, uint32_t size, const void* theirs) {
-  uint32_t common;
-  memcpy(&common, theirs, sizeof common);
-  if (common > size) common = size;
+  uint32_t common = size;
   memset(mine, 0, size);
-  memcpy(mine, theirs, common);
+  if (theirs != NULL) { /* NOLINT(modernize-use-nullptr): C has no nullptr */
+    memcpy(&common, theirs, sizeof common);
+    memcpy(mine, theirs, common < size ? common : size);
+  }
   memcpy(mine, &size, sizeof size);
 }
 
@@ -123,9 +126,13 @@ typedef struct mkbench_model {
   double embedding_multiplier; /* for embedding rows of ids, not for input vectors; 0: none */
 } mkbench_model;
 
+/* Why open() refuses a model whose mkbench_open.model is NULL, for an engine that needs the record. */
+#define MKBENCH_NO_RECORD "model: wanted a family that mkbench_model describes, found another"
+
 /* What the model computes that a Qwen3 does not, for open()'s refusal by an engine that has code for
- * Qwen3 alone; NULL if there is nothing. */
+ * Qwen3 alone; NULL if there is nothing. `m` is what mkbench_read() made, also from NULL. */
 static inline const char* mkbench_unlike_qwen3(const mkbench_model* m) {
+  if (m->layers == 0) return MKBENCH_NO_RECORD;
   if (m->qk_norm == 0) return "model: wanted a Qwen3, found no QK-norm";
   if (m->qkv_bias != 0) return "model: wanted a Qwen3, found biases of q, k and v";
   if (m->rope_scaling != MKBENCH_ROPE_UNSCALED) return "model: wanted a Qwen3, found scaled RoPE";
@@ -153,8 +160,9 @@ typedef struct mkbench_tensor {
   const char* name; /* "model.layers.0.self_attn.q_proj.weight", "...q_proj.bias" */
   const void* data; /* aligned to 256 bytes; in host memory, or on the device of open() */
   uint64_t bytes;
-  int32_t rank;     /* 1 to 4 */
-  int64_t shape[4]; /* [out, in]; those from `rank` on are 1 */
+  int32_t rank; /* 0 to 4 */
+  /* [out, in]; those from `rank` on are 1. shape[3] is the product of all further dimensions. */
+  int64_t shape[4];
   /* NULL where data holds the values themselves, as it does in every model today. */
   const mkbench_storage* storage;
   const void *scales, *zeros; /* row-major, one for each block; zeros packed as the values are */
@@ -165,8 +173,12 @@ typedef struct mkbench_tensor {
 typedef struct mkbench_open {
   uint32_t size;
   uint32_t tensor_count;
-  const mkbench_tensor* const* tensors; /* all of the model, lm_head.weight even if it is tied */
-  const mkbench_model* model;           /* what config.json says */
+  /* All of the model, lm_head.weight even if it is tied. Where `model` is NULL: all of the folder's
+   * files, by the names and with the dtypes that they have there. */
+  const mkbench_tensor* const* tensors;
+  /* What config.json says; NULL for a model that is in no family that it describes: config_json and
+   * the tensors are all there is. */
+  const mkbench_model* model;
   const char* config_json; /* its text; mkbench writes one for a model that is in no folder */
   const char* folder;      /* that holds config.json and the weights; NULL: none */
   int32_t device;      /* MKBENCH_DEVICE_CPU or MKBENCH_DEVICE_CUDA: one that the engine offers */
@@ -204,7 +216,9 @@ typedef struct mkbench_decode {
 /* The arguments of show(), by which a report can say where an error begins. */
 enum {
   MKBENCH_SHOW_HIDDEN = 0, /* the hidden state after `layer` of the last step: [hidden] */
-  MKBENCH_SHOW_KV_ROW = 1  /* K after RoPE, then V, of `position`: [2, kv_heads * head_dim] */
+  /* K after RoPE, then V, of `position`: [2, kv_heads * head_dim]. Not asked for where
+   * mkbench_open.model is NULL. */
+  MKBENCH_SHOW_KV_ROW = 1
 };
 typedef struct mkbench_show {
   uint32_t size;

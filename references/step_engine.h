@@ -15,6 +15,11 @@
 // header. What the class throws becomes last_error(): no exception crosses the C interface. open()
 // throws Unfit if it has no code for the model. tests/plugins/step_cpu.cpp is an example.
 //
+// A class for a model that mkbench_model does not describe has another open(), which reads the model
+// from tensors.args.config_json and returns its vocabulary's size (tests/plugins/gpt2_cpu.cpp):
+//
+//     int32_t open(const mkbench_step::Tensors& tensors);
+//
 // Other forms of step(): the first one shows logits, the second one leaves ids on the device.
 //
 //     int32_t step(int32_t token, int32_t position, float* logits);
@@ -194,6 +199,8 @@ constexpr bool kHasPrefill = !std::is_same_v<decltype(&S::prefill), decltype(&St
 template <class S>
 constexpr bool kHasShow = !std::is_same_v<decltype(&S::show), decltype(&Step::show)>;
 template <class S>
+constexpr bool kReadsConfig = std::is_invocable_v<decltype(&S::open), S&, const Tensors&>;
+template <class S>
 constexpr bool kHasLogits = std::is_invocable_v<decltype(&S::step), S&, int32_t, int32_t, float*>;
 
 // The engine around a class: the place in the sequence, and calls of step() or steps(). Ids that
@@ -211,10 +218,15 @@ struct Frame {
 
   explicit Frame(const mkbench_open& args) : max_context(args.max_context) {
     if (args.batch != 1) throw Unfit("batch: wanted 1");
-    const mkbench_model model = mkbench_own(args.model);
-    vocab = model.vocab;
     if constexpr (kHasSteps<S>) ids = make<int32_t>(size_t(max_context) + 1);
-    step.open(model, Tensors{args});
+    if constexpr (kReadsConfig<S>) {
+      vocab = step.open(Tensors{args});
+    } else {
+      if (args.model == nullptr) throw Unfit(MKBENCH_NO_RECORD);
+      const mkbench_model model = mkbench_own(args.model);
+      vocab = model.vocab;
+      step.open(model, Tensors{args});
+    }
     check_launches();
   }
 

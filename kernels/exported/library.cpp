@@ -191,6 +191,7 @@ int32_t open_engine(const mkbench_open* args, mkbench_engine** engine) {
   const auto work = [&] {
     auto made = std::make_unique<mkbench_engine>();
     const mkbench_open open = mkbench_own(args);
+    if (open.model == nullptr) throw Error(ErrorKind::kBadInput, MKBENCH_NO_RECORD);
     made->engine = make(open);
     made->vocab = static_cast<size_t>(open.model->vocab);
     made->hidden = static_cast<size_t>(open.model->hidden);

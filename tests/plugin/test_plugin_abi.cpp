@@ -224,7 +224,7 @@ TEST_CASE("an example refuses the steps of a layer that it has no code for", "[p
 
 TEST_CASE("what a model has that a Qwen3 lacks is named", "[plugin]") {
   mkbench_model qwen3{};
-  qwen3.qk_norm = 1;
+  qwen3.layers = qwen3.qk_norm = 1;
   CHECK(mkbench_unlike_qwen3(&qwen3) == nullptr);
   const auto named = [&](auto field, int value) {
     mkbench_model other = qwen3;

@@ -43,7 +43,7 @@ static int32_t open_engine(const mkbench_open* given, mkbench_engine** engine) {
     free(e);
     return MKBENCH_UNFIT_ENV;
   }
-  if (args.batch != 1 || args.gpu != -1) {
+  if (args.batch != 1 || args.gpu != -1 || args.model == NULL) {
     free(e);
     return MKBENCH_UNFIT_MODEL;
   }

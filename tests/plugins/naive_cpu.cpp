@@ -190,6 +190,7 @@ struct mkbench_engine {
       }
       throw Unfit("there is no tensor " + name);
     };
+    if (args.model == nullptr) throw Unfit(MKBENCH_NO_RECORD);
     if (m.norm_offset != 0 || m.activation != MKBENCH_SILU || m.embedding_multiplier != 0)
       throw Unfit("model: wanted norms without offset, SiLU, no embedding multiplier");
     embedding = find("model.embed_tokens.weight");

@@ -230,7 +230,7 @@ struct mkbench_engine {
 
   explicit mkbench_engine(const mkbench_open& args)
       : cuda(args.device == MKBENCH_DEVICE_CUDA),
-        vocab(args.model->vocab),
+        vocab(mkbench_own(args.model).vocab),
         max_context(args.max_context),
         model(load_model(args)) {
     const int threads = thread_count();
