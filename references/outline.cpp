@@ -140,18 +140,20 @@ ModelConfig outline_config(const fs::path& folder) {
   return outline_of(read_config_json(path), path.string(), open_checkpoint(folder, rules));
 }
 
-ModelWeights load_outline(const fs::path& folder, const std::string& name) {
+ModelWeights load_outline(const fs::path& folder, const std::string& name,
+                          const std::string& sha256) {
   const fs::path path = folder / "config.json";
   ModelFindings rules(ModelFindings::Mode::kThrowFirst);
   const json root = read_config_json(path);
-  const Checkpoint checkpoint = open_checkpoint(folder, rules);
-  check_manifest(folder, checkpoint);
+  const auto checkpoint = std::make_shared<const Checkpoint>(open_checkpoint(folder, rules));
+  if (sha256.empty()) check_manifest(folder, *checkpoint);
   ModelWeights weights;
   weights.name = name;
-  weights.config = outline_of(root, path.string(), checkpoint);
+  weights.config = outline_of(root, path.string(), *checkpoint);
   weights.model_type = model_type_of(root);
-  weights.sha256 = hash_tensors(checkpoint);
-  for (const auto& file : checkpoint.files) file->check_unchanged();
+  weights.sha256 = sha256.empty() ? hash_tensors(*checkpoint) : sha256;
+  for (const auto& file : checkpoint->files) file->check_unchanged();
+  weights.checkpoint = checkpoint;
   std::error_code ignored;
   weights.folder = fs::absolute(folder, ignored);
   return weights;

@@ -22,8 +22,11 @@ bool is_loadable_config(const std::filesystem::path& folder);
 // the missing key, and for weights that are no safetensors.
 ModelConfig outline_config(const std::filesystem::path& folder);
 
-// outline_config(), the folder, and a hash over names and bytes of all tensors: no matrices. Throws
-// Error(kBadInput), also where a file differs from the folder's manifest.json.
-ModelWeights load_outline(const std::filesystem::path& folder, const std::string& name);
+// outline_config(), the folder, its open files, and a hash over names and bytes of all tensors: no
+// matrices. A caller that has the hash already gives it as `sha256`; then no tensor's bytes are read.
+// Throws Error(kBadInput), also where a file differs from the folder's manifest.json, which is read
+// for the hash alone.
+ModelWeights load_outline(const std::filesystem::path& folder, const std::string& name,
+                          const std::string& sha256 = {});
 
 }  // namespace mkbench

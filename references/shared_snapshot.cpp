@@ -18,6 +18,7 @@
 #include "references/base/sealed_memory.h"
 #include "references/checkpoint_files.h"
 #include "references/config_scan.h"
+#include "references/outline.h"
 #include "references/snapshot.h"
 #include "references/synthetic.h"
 
@@ -220,8 +221,9 @@ std::string snapshot_stamp(const fs::path& folder) {
 ModelWeights load_shared(const fs::path& folder, const std::string& name, const std::string& lagset,
                          const std::string& sha256, const std::string& stamp) {
   check_stamp(folder, stamp);
-  ModelWeights weights =
-      load_folder(folder, name, {.check_finite = false, .check_manifest = false, .sha256 = sha256});
+  const LoadOptions options{.check_finite = false, .check_manifest = false, .sha256 = sha256};
+  ModelWeights weights = is_loadable_config(folder) ? load_folder(folder, name, options)
+                                                    : load_outline(folder, name, sha256);
   weights.lagset = lagset;
   check_stamp(folder, stamp);  // the files that were opened are the ones of the stamp
   return weights;

@@ -37,9 +37,10 @@ int64_t misaligned_bytes(const std::filesystem::path& folder);
 // Throws Error(kBadInput).
 std::string snapshot_stamp(const std::filesystem::path& folder);
 
-// Loads a folder that another process has checked; the other arguments come from that process.
-// Reads no tensor's bytes. Throws Error(kIntegrity) naming found and wanted if the folder's stamp
-// differs, Error(kBadInput) like load_folder().
+// Loads a folder that another process has checked, as an outline if the loader does not read its
+// config; the other arguments come from that process. Reads no tensor's bytes. Throws
+// Error(kIntegrity) naming found and wanted if the folder's stamp differs, Error(kBadInput) like
+// load_folder() and load_outline().
 ModelWeights load_shared(const std::filesystem::path& folder, const std::string& name,
                          const std::string& lagset, const std::string& sha256,
                          const std::string& stamp);

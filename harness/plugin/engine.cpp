@@ -155,7 +155,8 @@ class PluginEngine : public Engine {
     return show(MKBENCH_SHOW_HIDDEN, layer, position_ - 1, shape_.hidden);
   }
   std::optional<std::vector<float>> kv_row(int layer, int position) override {
-    if (position < 0 || position >= position_) return std::nullopt;
+    // An outline does not tell how wide a row is, nor which layers have one.
+    if (position < 0 || position >= position_ || !shape_.is_whole()) return std::nullopt;
     return show(MKBENCH_SHOW_KV_ROW, layer, position, 2 * shape_.kv_width());
   }
 
@@ -438,7 +439,7 @@ std::unique_ptr<Engine> make(const ModelWeights& weights, const EngineRequest& r
 
 // The library's other allocations are not known.
 int64_t bytes(const ModelConfig& config, const EngineRequest& request) {
-  return PluginWeights::bytes(config) + config.shape.kv_bytes_per_position() * request.max_context;
+  return config.weight_bytes() + config.shape.kv_bytes_per_position() * request.max_context;
 }
 
 }  // namespace

@@ -6,33 +6,53 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <type_traits>
+#include <utility>
 
 #include "harness/plugin/checksum.h"
 #include "references/base/error.h"
+#include "references/base/json_strict.h"
+#include "references/checkpoint_files.h"
 
 namespace mkbench {
 namespace {
 
-constexpr size_t kAlignment = 256;  // of every tensor, as mkbench_tensor promises
+constexpr size_t kMostDimensions = std::extent_v<decltype(mkbench_tensor::shape)>;
 constexpr size_t kPage = 4096;
 constexpr std::byte kCanary{0xa5}, kPoison{0xff};
 
 constexpr size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
-size_t bytes_of(const NamedTensor& t) {
-  return 2 * static_cast<size_t>(t.rows) * static_cast<size_t>(t.cols);
-}
+struct StoredType {
+  std::string_view name;  // in safetensors
+  int32_t dtype;
+};
+constexpr StoredType kStoredTypes[] = {{"BF16", MKBENCH_BF16}, {"F16", MKBENCH_FP16},
+                                       {"F32", MKBENCH_FP32},  {"F8_E4M3", MKBENCH_FP8_E4M3},
+                                       {"I8", MKBENCH_INT8},   {"U8", MKBENCH_UINT8}};
 
-bool is_alias(const NamedTensor& t, const ModelConfig& config) {
-  return config.tie_word_embeddings && t.global == &ModelWeights::lm_head;
+int32_t dtype_of(const Located& located, const std::string& who) {
+  std::string known;
+  for (const StoredType& type : kStoredTypes) {
+    if (type.name == located.entry->dtype) return type.dtype;
+    known += fmt::format("{}{}", known.empty() ? "" : ", ", type.name);
+  }
+  throw Error(ErrorKind::kBadInput,
+              fmt::format("{}: {}: tensor {}: dtype: found {}, wanted one of {}, the types that "
+                          "engine_abi.h has",
+                          who, located.file->path(), in_quotes(located.entry->name),
+                          located.entry->dtype, known));
 }
 
 }  // namespace
 
 PluginWeights::PluginWeights(std::string who, const ModelWeights& weights, bool cuda)
-    : who_(std::move(who)), weights_(weights), cuda_(cuda), table_(tensor_table(weights.config)) {
-  check_shapes(weights_, who_);
-  const auto lines = static_cast<size_t>(bytes(weights_.config)) / sizeof(Line);
+    : who_(std::move(who)), weights_(weights), cuda_(cuda) {
+  weights_.config.is_outline() ? list_stored() : list_table();
+  size_t lines = 0;
+  for (const mkbench_tensor& t : originals_) {
+    if (t.data != nullptr) lines += round_up(t.bytes, sizeof(Line)) / sizeof(Line);
+  }
   if (cuda_) {
     device_ = DeviceBuffer<Line>(lines);
     // The checksum covers the gaps between tensors, too.
@@ -40,45 +60,56 @@ PluginWeights::PluginWeights(std::string who, const ModelWeights& weights, bool 
   } else {
     host_.resize(lines);
   }
-  copy_in();
+  copy_in(cuda_ ? device_.get()->bytes : host_.data()->bytes);
   if (cuda_) checksum_ = device_checksum(device_.get(), device_.bytes() / 8);
 }
 
-int64_t PluginWeights::bytes(const ModelConfig& config) {
-  size_t sum = 0;
-  for (const NamedTensor& t : tensor_table(config)) {
-    if (!is_alias(t, config)) sum += round_up(bytes_of(t), kAlignment);
+void PluginWeights::list_table() {
+  check_shapes(weights_, who_);
+  table_ = tensor_table(weights_.config);
+  for (const NamedTensor& t : table_) {
+    const Matrix& matrix = tensor_of(weights_, t);
+    const bool tied = weights_.config.tie_word_embeddings && t.global == &ModelWeights::lm_head;
+    originals_.push_back(
+        {.size = sizeof(mkbench_tensor),
+         .dtype = MKBENCH_BF16,
+         .name = t.name.c_str(),
+         .data = tied ? nullptr : matrix.data,
+         .bytes = matrix.bytes(),
+         .rank = t.is_vector ? 1 : 2,
+         .shape = {t.is_vector ? t.cols : t.rows, t.is_vector ? 1 : t.cols, 1, 1}});
   }
-  return static_cast<int64_t>(sum);
 }
 
-std::byte* PluginWeights::base() { return cuda_ ? device_.get()->bytes : host_.data()->bytes; }
+void PluginWeights::list_stored() {
+  for (const auto& [name, located] : weights_.checkpoint->tensors) {
+    const std::vector<uint64_t>& shape = located.entry->shape;
+    mkbench_tensor& t = originals_.emplace_back(mkbench_tensor{
+        .size = sizeof(mkbench_tensor),
+        .dtype = dtype_of(located, who_),
+        .name = name.c_str(),
+        .data = located.file->view(*located.entry).data(),
+        .bytes = located.entry->bytes(),
+        .rank = static_cast<int32_t>(std::min<size_t>(shape.size(), kMostDimensions)),
+        .shape = {1, 1, 1, 1}});
+    for (size_t i = 0; i < shape.size(); ++i)
+      t.shape[std::min(i, kMostDimensions - 1)] *= static_cast<int64_t>(shape[i]);
+  }
+}
 
-void PluginWeights::copy_in() {
-  std::byte* to = base();
-  for (const NamedTensor& t : table_) {
-    mkbench_tensor tensor{};
-    tensor.size = sizeof tensor;
-    tensor.name = t.name.c_str();
-    tensor.bytes = bytes_of(t);
-    tensor.rank = t.is_vector ? 1 : 2;
-    std::fill(std::begin(tensor.shape), std::end(tensor.shape), 1);
-    tensor.shape[0] = t.is_vector ? t.cols : t.rows;
-    if (!t.is_vector) tensor.shape[1] = t.cols;
-    tensor.dtype = MKBENCH_BF16;
-    if (is_alias(t, weights_.config)) {
-      tensor.data = tensors_.front().data;  // the first tensor of the table is the embedding
-    } else {
-      const Matrix& from = tensor_of(weights_, t);
-      tensor.data = to;
-      if (cuda_) {
-        MKBENCH_CUDA(cudaMemcpy(to, from.data, from.bytes(), cudaMemcpyHostToDevice));
-      } else {
-        std::memcpy(to, from.data, from.bytes());
-      }
-      to += round_up(from.bytes(), kAlignment);
+void PluginWeights::copy_in(std::byte* to) {
+  tensors_ = originals_;
+  for (mkbench_tensor& t : tensors_) {
+    if (t.data == nullptr) {
+      t.data = tensors_.front().data;  // the first tensor of the table is the embedding
+      continue;
     }
-    tensors_.push_back(tensor);
+    if (cuda_) {
+      MKBENCH_CUDA(cudaMemcpy(to, t.data, t.bytes, cudaMemcpyHostToDevice));
+    } else {
+      std::memcpy(to, t.data, t.bytes);
+    }
+    t.data = std::exchange(to, to + round_up(t.bytes, sizeof(Line)));
   }
 }
 
@@ -87,26 +118,28 @@ void PluginWeights::check() const {
     if (device_checksum(device_.get(), device_.bytes() / 8) != checksum_) name_changed();
     return;
   }
-  for (size_t i = 0; i < table_.size(); ++i) {
-    if (is_alias(table_[i], weights_.config)) continue;
-    if (std::memcmp(tensors_[i].data, tensor_of(weights_, table_[i]).data, tensors_[i].bytes) != 0)
+  for (size_t i = 0; i < tensors_.size(); ++i) {
+    const mkbench_tensor& original = originals_[i];
+    if (original.data != nullptr &&
+        std::memcmp(tensors_[i].data, original.data, original.bytes) != 0)
       name_changed();
   }
 }
 
 void PluginWeights::name_changed() const {
   std::vector<std::byte> copy;
-  for (size_t i = 0; i < table_.size(); ++i) {
+  for (size_t i = 0; i < tensors_.size(); ++i) {
+    if (originals_[i].data == nullptr) continue;
     copy.resize(tensors_[i].bytes);
     if (cuda_) {
       MKBENCH_CUDA(cudaMemcpy(copy.data(), tensors_[i].data, copy.size(), cudaMemcpyDeviceToHost));
     } else {
       std::memcpy(copy.data(), tensors_[i].data, copy.size());
     }
-    if (std::memcmp(copy.data(), tensor_of(weights_, table_[i]).data, copy.size()) == 0) continue;
+    if (std::memcmp(copy.data(), originals_[i].data, copy.size()) == 0) continue;
     throw Error(
         ErrorKind::kIntegrity,
-        fmt::format("{}: weights: {} was modified; they are read only", who_, table_[i].name));
+        fmt::format("{}: weights: {} was modified; they are read only", who_, tensors_[i].name));
   }
   throw Error(ErrorKind::kIntegrity,
               fmt::format("{}: weights: memory between the tensors was written", who_));

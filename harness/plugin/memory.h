@@ -18,30 +18,30 @@ namespace mkbench {
 // A copy of a model's tensors that only a plugin uses, in host memory or on the current GPU.
 class PluginWeights {
  public:
-  // Error messages begin with `who`. Throws Error(kEnvUnfit) if memory does not suffice, or
-  // Error(kCuda).
+  // Error messages begin with `who`. Throws Error(kEnvUnfit) if memory does not suffice,
+  // Error(kCuda), or Error(kBadInput) for a tensor of an outline whose dtype engine_abi.h lacks.
   PluginWeights(std::string who, const ModelWeights& weights, bool cuda);
 
-  // The tensors, with Hugging Face's names; a tied head shares the embedding's memory.
+  // The tensors, with Hugging Face's names; a tied head shares the embedding's memory. An outline's
+  // are those of its files, by name.
   const std::vector<mkbench_tensor>& tensors() const { return tensors_; }
   // Throws Error(kIntegrity), naming the first tensor whose bytes have changed.
   void check() const;
-
-  // The size of the copy in bytes.
-  static int64_t bytes(const ModelConfig& config);
 
  private:
   struct alignas(256) Line {
     std::byte bytes[256];
   };
-  std::byte* base();
-  void copy_in();
+  void list_table();
+  void list_stored();
+  void copy_in(std::byte* to);
   [[noreturn]] void name_changed() const;
 
   std::string who_;
   ModelWeights weights_;  // the original, with which the copy is compared
   const bool cuda_;
-  std::vector<NamedTensor> table_;
+  std::vector<NamedTensor> table_;         // of a model that is no outline
+  std::vector<mkbench_tensor> originals_;  // in weights_; data is null for a tied head
   std::vector<Line> host_;
   DeviceBuffer<Line> device_;
   uint64_t checksum_ = 0;  // over device_

@@ -58,7 +58,7 @@ mkbench_open PluginModel::arguments() const {
   open.size = sizeof open;
   open.tensor_count = static_cast<uint32_t>(tensors_.size());
   open.tensors = tensors_.data();
-  open.model = &record_;
+  open.model = record_.heads > 0 ? &record_ : nullptr;  // an outline has none
   open.config_json = config_.c_str();
   open.folder = folder_.empty() ? nullptr : folder_.c_str();
   return open;

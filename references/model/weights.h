@@ -13,6 +13,8 @@
 
 namespace mkbench {
 
+struct Checkpoint;  // checkpoint_files.h
+
 // A view of a row-major [rows, cols] bf16 matrix; vectors have rows == 1.
 // `data` is aligned to 2 bytes at least; loaders copy tensors that a file holds misaligned.
 struct Matrix {
@@ -71,6 +73,8 @@ struct ModelWeights {
   // memory. Code that edits a tensor of a copy clears this field.
   std::filesystem::path folder;
   std::shared_ptr<const void> owner;
+  // The open files of a model that only transformers computes (outline.h), which has no matrices here.
+  std::shared_ptr<const Checkpoint> checkpoint{};
 };
 
 // A tensor of the model, by the name that checkpoints of every family but the talker give it
