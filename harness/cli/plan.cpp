@@ -163,11 +163,11 @@ void check_truth(const PlanSettings& settings, const Model& model) {
 void check_outline(const CaseJob& job) {
   if (!job.model.is_outline) return;
   for (const CaseEngine& engine : job.engines) {
-    if (host_kind(engine.name) == HostKind::kPython) continue;
+    if (host_kind(engine.name) == HostKind::kPython || is_plugin(engine.name)) continue;
     throw Error(
         ErrorKind::kBadInput,
         fmt::format("--model {}: transformers alone computes it, and engine {} does not run "
-                    "it: name hf-static, or an engine in Python",
+                    "it: name hf-static, or an engine of your own, in Python or a library (.so)",
                     job.model.name, engine.name));
   }
 }

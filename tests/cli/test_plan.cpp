@@ -327,7 +327,14 @@ TEST_CASE("hf judges what transformers alone computes, and takes eager's place t
   CHECK(refused({"--require-reference"}).starts_with("--require-reference: not with --model"));
   CHECK(refused({"parity", "--only", "live 1:3"}).starts_with("--only: not with --model"));
   CHECK(refused({"parity", "--only", "live 1"}) == "accepted");
-  CHECK(refused({"--engine", "plain"}).find("engine plain does not run it") != std::string::npos);
+  for (const std::string engine : {"ring", "plain", "host-twin"})
+    CHECK(refused({"--engine", engine})
+              .find("engine " + engine +
+                    " does not run it: name hf-static, or an engine of your own, in Python or a "
+                    "library (.so)") != std::string::npos);
+  const std::string library = (place.path() / "mine.so").string();
+  testing::write_file(library, "");
+  CHECK(refused({"--engine", library}) == "accepted");
   CHECK(refused({"--compare", "graph"}).find("engine graph does not run it") != std::string::npos);
   CHECK(refused({"--engine", "hf", "--compare", "none"}) == "accepted");
   CHECK(refused({"--truth", "mkbench"}).find("model_type is 'zebra'") != std::string::npos);
