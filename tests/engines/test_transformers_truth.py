@@ -3,6 +3,8 @@ engines, and models that transformers refuses."""
 
 import importlib.util
 import json
+import os
+import pathlib
 import shutil
 import subprocess
 import sys
@@ -11,6 +13,7 @@ import unittest
 from support.cli_support import DATA, ROOT, CliTest
 
 ENGINES = ROOT / "tests" / "engines"
+PLUGINS = pathlib.Path(os.environ["PLUGINS"])
 MAKE = """
 import pathlib, sys, torch
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM
@@ -40,7 +43,8 @@ MODELS = {
     "gpt_oss": SMALL | dict(num_local_experts=8, num_experts_per_tok=2, sliding_window=16),
     "gemma3_text": SMALL | dict(sliding_window=16, layer_types=["sliding_attention", "full_attention"]),
 }
-OTHERS = {"mamba": dict(vocab_size=259, hidden_size=64, num_hidden_layers=2, state_size=8, max_position_embeddings=96)}
+OTHERS = {"mamba": dict(vocab_size=259, hidden_size=64, num_hidden_layers=2, state_size=8, max_position_embeddings=96),
+          "gpt2": dict(vocab_size=259, n_embd=64, n_layer=2, n_head=4, n_positions=96, bos_token_id=256, eos_token_id=257)}
 # Bugs of tests/engines/hybrid_decoder.py, the verdict, and words of the reasons.
 BUGS = {
     "weakest_expert_dropped": ("FAIL_FIDELITY", "R_rms"),
@@ -109,6 +113,20 @@ class Right(TruthTest):
         self.assertEqual([(row["pos"], row["ref_id"], row["mk_id"]) for row in own["rows"]],
                          [(row["pos"], row["ref_id"], row["mk_id"]) for row in theirs["rows"]])
         self.assertLess(abs(own["r_rms"] / theirs["r_rms"] - 1), 0.05)
+
+
+@unittest.skipIf(importlib.util.find_spec("transformers") is None, "this Python has no transformers")
+class Libraries(TruthTest):
+    def test_a_right_one_passes_and_its_bug_is_seen(self):
+        """LayerNorm's epsilon changes no token; a library for families refuses the model."""
+        files = [str(PLUGINS / f"{name}.so") for name in ("gpt2_cpu", "gpt2_cpu_epsilon", "naive_cpu")]
+        code, report, told = self.judged("--model", self.models("gpt2"), "--engine", ",".join(files), command=("parity",))
+        right, wrong, refused = (self.engine(report, file) for file in files)
+        self.assertEqual([right["verdict"], wrong["verdict"], refused["verdict"]], ["PASS_LIVE", "FAIL_FIDELITY", "BAD_INPUT"], told)
+        self.assertLess(right["parity"]["r_rms"], 0.1)
+        self.assertIn("R_rms", " ".join(wrong["reasons"]))
+        self.assertIn("the fault lies after the last layer; no KV rows are shown", told)
+        self.assertIn("wanted a family that mkbench_model describes, found another", " ".join(refused["reasons"]))
 
 
 @unittest.skipIf(importlib.util.find_spec("transformers") is None, "this Python has no transformers")

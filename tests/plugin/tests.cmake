@@ -28,6 +28,8 @@ mkbench_plugin_faults(naive_cpu naive_cpu.cpp
 mkbench_plugin_example(misbehaving misbehaving.cpp)
 mkbench_plugin_example(step_cpu step_cpu.cpp)
 mkbench_plugin_example(buggy_cpu buggy_cpu.cpp)
+mkbench_plugin_example(gpt2_cpu gpt2_cpu.cpp)
+mkbench_plugin_example(gpt2_cpu_epsilon gpt2_cpu.cpp GPT2_EPSILON=1e-6f)
 target_link_libraries(misbehaving PRIVATE Threads::Threads)
 # It takes no forced ids, so that each of them is a late id.
 target_compile_definitions(naive_cpu_pending PRIVATE NAIVE_CAN=MKBENCH_CAN_LOGITS|MKBENCH_CAN_LATE_ID)
@@ -85,6 +87,11 @@ mkbench_test(test_plugin_abi LABEL host LIBS mkbench_plugin)
 target_compile_definitions(test_plugin_abi PRIVATE
   MKBENCH_PLUGINS="${CMAKE_CURRENT_BINARY_DIR}/plugins")
 add_dependencies(test_plugin_abi ${mkbench_plugin_examples})
+
+mkbench_test(test_plugin_outline LABEL host LIBS mkbench_plugin mkbench_input_cases)
+target_compile_definitions(test_plugin_outline PRIVATE
+  MKBENCH_PLUGINS="${CMAKE_CURRENT_BINARY_DIR}/plugins")
+add_dependencies(test_plugin_outline ${mkbench_plugin_examples})
 
 mkbench_test(test_plugin_gpu LABEL gpu LIBS mkbench_plugin)
 target_compile_definitions(test_plugin_gpu PRIVATE
