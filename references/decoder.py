@@ -50,6 +50,14 @@ class Decoder:
         """Optional: goes back to `position` KV rows, with nothing pending until the next set_pending() or forced id.
         Without it mkbench prefills again between samples, off the clock."""
 
+    def save(self, slot):
+        """Optional, with restore(): keeps a copy of the whole state in `slot`, 0 to 3, in place of what the slot held:
+        the KV rows below the position, recurrent states and the pending id. Returns an int over all bits of the rows
+        and states, by which mkbench compares two states. It spares an engine that cannot rewind the other prefills."""
+
+    def restore(self, slot):
+        """Goes back to the state in `slot`, which stays there. mkbench saves again to see that nothing differs."""
+
     def show(self, layer, position=None):
         """Optional, between decodes, off the clock: the hidden state after `layer` of the last step, [hidden]; with a
         position its KV row, K after RoPE, then V: [2, kv_heads, head_dim]. A tensor or array, or None: not shown. With

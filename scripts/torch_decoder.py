@@ -4,6 +4,7 @@ ids and abilities, and prefills again in place of calls that the decoder lacks.
 
 import ctypes
 import inspect
+import operator
 import pathlib
 import re
 import sys
@@ -14,6 +15,8 @@ from __main__ import HostError, vocab_size  # host.py
 PRECISIONS = ("bf16", "fp32-accumulate", "lossy", "fp16")  # in the order of references/engine.h
 # Passes over a buffer of twice L2, as in harness/device/l2_flush.cu.
 FLUSH_PASSES = 2
+SLOTS = 4  # MKBENCH_SLOTS of references/engine_abi.h
+EMPTY = (None, [], None)
 
 
 class DecoderFile:
@@ -82,6 +85,8 @@ class TorchEngine:
         self.consumed = []  # ids whose KV rows are written
         self.pending = None  # the next input that mkbench has asked for
         self.own_pending = None  # the next input that the decoder assumes
+        # Slot -> checksum, consumed ids and own_pending of the state in it; the least recently used slot first.
+        self.saved = dict.fromkeys(range(SLOTS), EMPTY)
         self.event_ms, self.decodes = 0.0, 0
         self.replays = False  # `consumed` grows within the call
         # Only hf is asked for the runs by which others are judged.
@@ -98,7 +103,8 @@ class TorchEngine:
         return {
             "name": f"{name}@{path.name}", "device": device, "max_context": self.max_context,
             "context_limit": self.limit,
-            "logits": "logits" in takes, "forced": True, "snapshots": False, "poison": False, "counted": False,
+            "logits": "logits" in takes, "forced": True, "poison": False, "counted": False,
+            "snapshots": all(callable(getattr(self.decoder, name, None)) for name in ("save", "restore")),
             "late_id": self.sets or self.forces,
             "rewind": callable(getattr(self.decoder, "rewind", None)) and (self.sets or self.forces),
             "precision": attribute(self.who, self.decoder, "precision", "bf16", f"one of {', '.join(PRECISIONS)}",
@@ -149,6 +155,40 @@ class TorchEngine:
         self.decoder.rewind(position)
         del self.consumed[position:]
         self.pending = self.own_pending = None
+
+    def save(self) -> dict:
+        """Snapshots are named as in harness/plugin/slots.h: by position and checksum."""
+        if not self.able["snapshots"]:
+            raise HostError("runtime", f"{self.who}: it has no snapshots")
+        slot = next(iter(self.saved))
+        self.saved[slot] = EMPTY  # what it held is lost even if the call fails
+        self.put(slot, (self.keep(slot), list(self.consumed), self.own_pending))
+        return {"position": self.position(), "pending": -1 if self.pending is None else self.pending,
+                "kv_checksum": self.saved[slot][0]}
+
+    def restore(self, snapshot: dict) -> None:
+        """Saves the state again after going back to it: equal checksums show that it is the same."""
+        position, wanted = snapshot["position"], snapshot["kv_checksum"]
+        found = [slot for slot, (checksum, ids, _) in self.saved.items() if (len(ids), checksum) == (position, wanted)]
+        if not found:
+            raise HostError("runtime", f"{self.who}: restore: found no saved state of position {position} with this "
+                                       f"checksum; the last {SLOTS} are kept")
+        slot, state = found[0], self.saved[found[0]]
+        self.decoder.restore(slot)
+        self.consumed, self.own_pending = list(state[1]), state[2]
+        self.pending = None if snapshot["pending"] < 0 else snapshot["pending"]
+        self.put(slot, state)
+        checksum = self.keep(slot)
+        if checksum != wanted:
+            raise HostError("integrity", f"{self.who}: restore: found checksum {checksum:016x} of the state of position "
+                                         f"{position}, wanted {wanted:016x} as when it was saved")
+
+    def keep(self, slot: int) -> int:
+        return operator.index(self.decoder.save(slot)) % 2 ** 64
+
+    def put(self, slot: int, state: tuple) -> None:
+        del self.saved[slot]
+        self.saved[slot] = state
 
     def show(self, layer: int, position=None):
         state = self.decoder.show(layer, position) if hasattr(self.decoder, "show") else None

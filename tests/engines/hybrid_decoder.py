@@ -1,7 +1,7 @@
 """Qwen3.5's hybrids (model_type qwen3_5_text and qwen3_5_moe_text) over torch operators: layers of gated DeltaNet, whose
 recurrent state stands for all rows before, between layers of attention. An example to start from.
 
-The state cannot go back to an earlier position, so this decoder offers no rewind().
+The state cannot go back to an earlier position, so this decoder offers no rewind(), but save() and restore().
 """
 
 import pathlib
@@ -22,7 +22,7 @@ def unit(x):
 class HybridDecoder(MoeDecoder):
     name = "hybrid-torch"
     MODELS = ("qwen3_5_text", "qwen3_5_moe_text")
-    BUGS = (*BUGS, "shared_expert_missing", "state_not_reset")
+    BUGS = (*BUGS, "shared_expert_missing", "state_not_reset", "state_not_saved")
     norm_offset, normalises = 1, True
     rewind = None
 
@@ -42,6 +42,10 @@ class HybridDecoder(MoeDecoder):
             self.window.zero_()
             self.state.zero_()
         super().prefill(ids)
+
+    def states(self):
+        rows = super().states()
+        return rows if self.bug == "state_not_saved" else [*rows, self.window, self.state]
 
     def attention(self, layer, x):
         if self.kinds[layer] == "linear_attention":

@@ -45,12 +45,13 @@ MODELS = {
 }
 OTHERS = {"mamba": dict(vocab_size=259, hidden_size=64, num_hidden_layers=2, state_size=8, max_position_embeddings=96),
           "gpt2": dict(vocab_size=259, n_embd=64, n_layer=2, n_head=4, n_positions=96, bos_token_id=256, eos_token_id=257)}
-# Bugs of tests/engines/hybrid_decoder.py, the verdict, and words of the reasons.
+# Bugs of tests/engines/hybrid_decoder.py, the verdicts, and words of the reasons.
 BUGS = {
     "weakest_expert_dropped": ("FAIL_FIDELITY", "R_rms"),
     "expert_weights_swapped": ("FAIL_FIDELITY", "R_rms"),
     "shared_expert_missing": ("FAIL_FIDELITY", "R_rms"),
-    "state_not_reset": ("NONDETERMINISTIC", "run 2 of 3 in a row"),
+    "state_not_reset": ("FAIL_FIDELITY", "R_rms"),
+    "state_not_saved": ("NONDETERMINISTIC|INTEGRITY", "state receipt: "),
 }
 
 
@@ -138,13 +139,14 @@ class Wrong(TruthTest):
             files[bug].write_text(f"import os, sys\nsys.path.insert(0, {str(ENGINES)!r})\nos.environ['DECODER_BUG'] = {bug!r}\n"
                                   "from hybrid_decoder import Decoder\n")
         code, report, told = self.judged("--model", self.models("qwen3_5_moe_text"), "--engine",
-                                         ",".join(map(str, files.values())), command=("parity",))
-        self.assertEqual(code, 3, told)
+                                         ",".join(map(str, files.values())), "--compare", "none", "-n", "4", "-d", "20",
+                                         "--blocks", "2")
+        self.assertIn(code, (3, 8), told)
         self.assertEqual(report["cases"][0]["model"]["reads"]["rows"], [{"bytes": 128, "most": 0}])  # one layer of attention
         for name, (verdict, reason) in {"right": ("PASS_LIVE", ""), **BUGS}.items():
             with self.subTest(engine=name):
                 engine = self.engine(report, str(files[name]))
-                self.assertEqual(engine["verdict"], verdict, engine["reasons"])
+                self.assertRegex(engine["verdict"], f"^({verdict})$", engine["reasons"])
                 self.assertIn(reason, " ".join(engine["reasons"]))
                 if verdict == "FAIL_FIDELITY":
                     self.assertIn("layer 0 is the first whose hidden state leaves the band", told)

@@ -8,6 +8,7 @@ stay in their places. DECODER_BUG: a bug of the class's BUGS, for tests.
 import os
 import pathlib
 import sys
+import zlib
 
 import torch
 from torch.nn import functional
@@ -39,7 +40,7 @@ class TorchSteps(StepDecoder):
         shape = (self.layers, self.kv, self.max_context, self.dim)
         self.keys, self.values = (torch.zeros(shape, dtype=torch.bfloat16, device=self.device) for _ in range(2))
         self.token, self.at = (torch.zeros(1, dtype=torch.int64, device=self.device) for _ in range(2))
-        self.hidden, self.graph = {}, None
+        self.hidden, self.graph, self.slots = {}, None, {}
         if self.device.type == "cpu":
             torch.set_num_threads(1)  # a step of a small model is too small to be shared
         else:
@@ -72,6 +73,23 @@ class TorchSteps(StepDecoder):
         self.row = functional.linear(self.norm(h, "model.norm.weight"), self.tensors["lm_head.weight"])
         # torch.argmax() does not promise the lowest index among equals, which bf16 logits often are.
         self.found = torch.where(self.row == self.row.max(), self.ids, len(self.ids)).min()
+
+    def states(self):
+        """Views of all that a step reads of the steps before."""
+        return [rows[:, :, :self.position] for rows in (self.keys, self.values)]
+
+    def save(self, slot):
+        copies = [state.clone() for state in self.states()]
+        self.slots[slot] = self.position, self.pending, copies
+        checksum = 0
+        for copy in copies:
+            checksum = zlib.crc32(copy.flatten().view(torch.uint8).cpu().numpy(), checksum)
+        return checksum
+
+    def restore(self, slot):
+        self.position, self.pending, copies = self.slots[slot]
+        for state, copy in zip(self.states(), copies):
+            state.copy_(copy)
 
     def show(self, layer, position=None):
         if self.graph is not None:  # whose memory holds what its last kernel left there

@@ -108,6 +108,65 @@ TEST_CASE("a decoder that can go back and take ids prefills once") {
   }
 }
 
+// Lines of a decoder with save() and restore(); `rows`: those of a state that was saved, in Python.
+std::string slots(const std::string& rows) {
+  return "    slots = {}\n\n"
+         "    def save(self, slot):\n"
+         "        open(__file__ + '.slots', 'a').write(f'{slot} ')\n"
+         "        self.slots[slot] = list(self.rows), self.pending\n"
+         "        return -sum(7 ** at * (id_ + 1) for at, id_ in enumerate(self.rows))\n\n"
+         "    def restore(self, slot):\n"
+         "        rows, self.pending = self.slots[slot]\n"
+         "        self.rows = " +
+         rows;
+}
+
+TEST_CASE("a decoder goes back to any of its last four states") {
+  PythonDecoder python(slots("list(rows)"));
+  Engine& engine = python.open();
+  CHECK(engine.capabilities().snapshots);
+  engine.prefill(std::vector<int32_t>{3, 1, 4});
+  const Snapshot start = engine.save();
+  CHECK((start.position == 2 && start.pending == 4));
+  const std::vector<int32_t> ids = engine.decode(1);
+  const Snapshot second = engine.save();
+  engine.decode(1);
+  const Snapshot third = engine.save();
+  engine.decode(1);
+  engine.save();
+  engine.restore(start);
+  CHECK(engine.position() == 2);
+  CHECK(engine.decode(1) == ids);
+  engine.restore(start);
+  engine.set_pending(5);
+  CHECK(engine.decode(1) == std::vector<int32_t>{mix({3, 1, 5})});
+  engine.save();  // in place of `second`, which is the least recently used one now
+  const Error error = error_of([&] { engine.restore(second); });
+  CHECK(error.kind() == ErrorKind::kRuntime);
+  CHECK_THAT(error.what(), ContainsText("no saved state of position 3 with this checksum"));
+  engine.reset();
+  engine.prefill(std::vector<int32_t>{2, 2});
+  engine.restore(third);
+  CHECK(engine.position() == 4);
+  CHECK(engine.decode(1) == std::vector<int32_t>{mix({3, 1, 4, ids[0], mix({3, 1, 4, ids[0]})})});
+  CHECK(python.prefills() == 2);
+  std::ifstream file(python.request.name + ".slots");
+  std::string order;
+  std::getline(file, order);
+  CHECK(order == "0 1 2 3 0 0 1 2 ");
+}
+
+TEST_CASE("a state that is not what was saved is an error of integrity") {
+  PythonDecoder python(slots("[0] * len(rows)"));
+  Engine& engine = python.open();
+  engine.prefill(std::vector<int32_t>{3, 1, 4});
+  const Snapshot start = engine.save();
+  const Error error = error_of([&] { engine.restore(start); });
+  CHECK(error.kind() == ErrorKind::kIntegrity);
+  CHECK_THAT(error.what(),
+             ContainsText("restore: found checksum ffff") && ContainsText(", wanted"));
+}
+
 TEST_CASE("what a decoder lacks is made up for by prefilling again") {
   PythonDecoder python("    pass", "Plain");
   Engine& engine = python.open();
