@@ -22,7 +22,7 @@ def unit(x):
 class HybridDecoder(MoeDecoder):
     name = "hybrid-torch"
     MODELS = ("qwen3_5_text", "qwen3_5_moe_text")
-    BUGS = (*BUGS, "shared_expert_missing", "state_not_reset", "state_not_saved")
+    BUGS = (*BUGS, "shared_expert_missing", "state_not_reset", "state_not_saved", "state_in_fp16")
     norm_offset, normalises = 1, True
     rewind = None
 
@@ -71,6 +71,8 @@ class HybridDecoder(MoeDecoder):
         known = (state * k[..., None]).sum(-2)
         change = (v.view(self.v_heads, self.v_dim) - known) * project("b").sigmoid().float()[:, None]
         state = state + k[..., None] * change[:, None]
+        if self.bug == "state_in_fp16":
+            state = state.half().float()
         self.state[layer].copy_(state)
         out = (state * (q * self.k_dim ** -0.5)[..., None]).sum(-2).to(x.dtype).float()
         normed = (out * torch.rsqrt(out.square().mean(-1, keepdim=True) + self.eps)).to(x.dtype)
