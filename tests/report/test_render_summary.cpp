@@ -23,6 +23,12 @@ TEST_CASE(
   Report r = right;
   r.cases[1].engines[1].share.value = 0.9;
   CHECK_THAT(screen(r), ContainsText("next: --compare eager,graph,compiled"));
+  Report other = r;
+  for (CaseReport& c : other.cases) {
+    for (EngineReport& e : c.engines)
+      if (e.name == "eager") e.name = e.resolved_name = "hf";
+  }
+  CHECK_THAT(screen(other), !ContainsText("next: "));
   r.cases[1].engines[1].share.value = 0.89;
   CHECK_THAT(screen(r),
              ContainsText("next: mkbench profile --timeline --engine megakernel --model " +
