@@ -14,6 +14,7 @@
 #include "references/base/error.h"
 #include "references/config.h"
 #include "references/model_row.h"
+#include "references/outline.h"
 #include "references/snapshot.h"
 
 namespace mkbench {
@@ -144,8 +145,15 @@ void choose_candidates(const PlanSettings& settings, const MachineProbe& probe, 
   }
 }
 
-// Refuses options that do not go with a truth in Python.
+// Refuses a model that only a truth in Python judges where that is not chosen or there is no choice,
+// and options that do not go with such a truth.
 void check_truth(const PlanSettings& settings, const Model& model) {
+  if (settings.truth == TruthChoice::kMkbench && model.row == nullptr &&
+      is_foreign_model(model.folder))
+    throw Error(ErrorKind::kBadInput,
+                fmt::format("--model {}: transformers alone computes it, and `mkbench run` and "
+                            "`mkbench parity` take it as the truth (--truth auto)",
+                            model.name));
   if (model.truth != Truth::kTransformers) return;
   const char* wrong = settings.in_process               ? "--in-process"
                       : !settings.reference_dir.empty() ? "--reference"
