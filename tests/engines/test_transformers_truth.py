@@ -6,11 +6,12 @@ import json
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import sys
 import unittest
 
-from support.cli_support import DATA, ROOT, CliTest
+from support.cli_support import DATA, ROOT, HostsTest
 
 ENGINES = ROOT / "tests" / "engines"
 PLUGINS = pathlib.Path(os.environ["PLUGINS"])
@@ -58,7 +59,7 @@ BUGS = {
 }
 
 
-class TruthTest(CliTest):
+class TruthTest(HostsTest):
     def models(self, *names):
         """Makes models; their folders, as --model takes them."""
         text = MAKE.format(models={name: (MODELS | OTHERS)[name] for name in names})
@@ -98,6 +99,20 @@ class Right(TruthTest):
                 self.assertIn("hf-fp32: transformers=", case["reference"]["versions"])
                 self.assertIn("dtype=torch.float32", case["reference"]["versions"])
                 self.assertIn("attention=eager allow_tf32=0", case["reference"]["versions"])
+
+    def test_an_interrupted_run_goes_on(self):
+        process = self.start("--model", self.models("qwen3_5_text"), "--engine", str(ENGINES / "hybrid_decoder.py"),
+                             "--compare", "none", "-n", "4", "-d", "0,20", "--blocks", "2")
+        self.wait_for(process, "case 2/2")
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 130)
+        first = self.report()["cases"][0]
+        done = self.mkbench("--resume", str(self.out), "--no-plot", env={"TMPDIR": str(self.tmp)})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        cases = self.report()["cases"]
+        self.assertEqual([case["verdict"] for case in cases], ["PASS_LIVE"] * 2)
+        self.assertEqual(cases[0]["engines"], first["engines"])
 
     def test_both_truths_judge_alike(self):
         """Of a model of mkbench's own: the same engine at the same prompts, by eager's truth and by transformers'."""
