@@ -24,6 +24,8 @@ except ImportError as missing:
     error.mkbench_kind = "not_built"  # the engine is skipped
     raise error from missing
 
+from step_reads import experts_in, step_reads  # noqa: E402
+
 logging.disable_progress_bar()
 
 THREADS = torch.get_num_threads()
@@ -88,10 +90,7 @@ class Decoder:
     name = "hf"
     precision = "bf16"
 
-    @staticmethod
-    def step_reads(folder):
-        from step_reads import step_reads  # only the truth is asked
-        return step_reads(folder)
+    step_reads = staticmethod(step_reads)
 
     def open(self, folder, device, max_context, precision="own"):
         """precision: "own", or of a run that judges others: "fp32", "head-fp32"."""
@@ -110,8 +109,12 @@ class Decoder:
             self.rewind = None  # a window or a recurrent state has forgotten what was before
         if device.type == "cpu":
             torch.set_num_threads(1 if self.model.num_parameters() < SMALL else THREADS)
-        # cuDNN's attention, which SDPA takes on newer cards, gives other bits from call to call.
-        self.deterministic = device.type == "cpu"
+        # cuDNN's attention, which SDPA takes on newer cards, gives other bits from call to call. A router would make
+        # other experts of them, and other ids.
+        routes = bool(experts_in(text))
+        if routes:
+            torch.backends.cuda.enable_cudnn_sdp(False)
+        self.deterministic = device.type == "cpu" or routes
         self.indices = torch.arange(text.vocab_size, device=device)
         matmul = torch.backends.cuda.matmul
         self.settings = (

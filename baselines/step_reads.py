@@ -17,7 +17,12 @@ from torch.utils._pytree import tree_leaves
 from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache
 
 CHOOSES_ROWS = ("aten::embedding", "aten::index", "aten::index_select")
-EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
+
+
+def experts_in(text):
+    """The numbers of experts that the config of a decoder states, more than one."""
+    keys = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
+    return {count for key in keys if isinstance(count := getattr(text, key, None), int) and count > 1}
 
 
 class Unknown(Exception):
@@ -117,8 +122,7 @@ def step_reads(folder):
             model(input_ids=ids, past_key_values=cache, use_cache=True, logits_to_keep=1)
 
         forward(2)
-        experts = {count for key in EXPERTS if isinstance(count := getattr(text, key, None), int) and count > 1}
-        with ParameterReads(model, experts) as reads:
+        with ParameterReads(model, experts_in(text)) as reads:
             forward(1)
         states, rows = cache_reads(cache, text)
         if not reads.parts or not (states or rows):

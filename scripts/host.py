@@ -8,7 +8,7 @@ tests of the wire, it defines these functions itself:
   finish(), flush_l2(gpu)       optional: waits for the device; prepares L2 for a timed part (harness/device/l2_flush.h)
 
 The engine has the calls of references/engine.h; a result has all or some fields of the answer on the wire. Optional
-are rewind, launch_count (without it `counted` is false), last_times, audit, hidden, kv_row, skip_to, settings and
+are rewind, launch_count (without it `counted` is false), last_times, audit, hidden, kv_row, skip_to, settings, close and
 progress() -> (position, layer, phase), which another thread calls. ids, forced: int32 [n]; logits: float32 [n, vocab].
 
 An exception fails the call and leaves the host alive: RUNTIME_ERROR with its type and text, unless its class has an
@@ -265,6 +265,7 @@ class Server:
         if verb == "close":
             self.running = None
             del self.held[call["engine"]]
+            getattr(held.engine, "close", lambda: None)()
             return self.wire.answer("ok")
         if verb != "audit" or hasattr(held.engine, verb):
             getattr(held.engine, verb)()

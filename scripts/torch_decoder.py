@@ -3,6 +3,7 @@ ids and abilities, and prefills again in place of calls that the decoder lacks.
 """
 
 import ctypes
+import gc
 import inspect
 import operator
 import pathlib
@@ -115,6 +116,13 @@ class TorchEngine:
 
     def capabilities(self) -> dict:
         return self.able
+
+    def close(self) -> None:
+        """Gives the device's memory back, which torch would keep for later tensors."""
+        self.decoder = None
+        gc.collect()  # a model's parts refer to each other
+        if self.cuda:
+            torch.cuda.empty_cache()
 
     def reset(self) -> None:
         self.consumed, self.pending, self.own_pending = [], None, None

@@ -77,7 +77,10 @@ void PluginWeights::list_table() {
          .data = tied ? nullptr : matrix.data,
          .bytes = matrix.bytes(),
          .rank = t.is_vector ? 1 : 2,
-         .shape = {t.is_vector ? t.cols : t.rows, t.is_vector ? 1 : t.cols, 1, 1}});
+         .shape = {t.is_vector ? t.cols : t.rows, t.is_vector ? 1 : t.cols, 1, 1},
+         .storage = nullptr,
+         .scales = nullptr,
+         .zeros = nullptr});
   }
 }
 
@@ -91,7 +94,10 @@ void PluginWeights::list_stored() {
         .data = located.file->view(*located.entry).data(),
         .bytes = located.entry->bytes(),
         .rank = static_cast<int32_t>(std::min<size_t>(shape.size(), kMostDimensions)),
-        .shape = {1, 1, 1, 1}});
+        .shape = {1, 1, 1, 1},
+        .storage = nullptr,
+        .scales = nullptr,
+        .zeros = nullptr});
     for (size_t i = 0; i < shape.size(); ++i)
       t.shape[std::min(i, kMostDimensions - 1)] *= static_cast<int64_t>(shape[i]);
   }

@@ -30,7 +30,8 @@ class TorchSteps(StepDecoder):
         if model["model_type"] not in self.MODELS or self.bug not in ("", *self.BUGS):
             raise Unfit(f"found {model['model_type']} {self.bug}, wanted one of {', '.join(self.MODELS)} and of {', '.join(self.BUGS)}")
         self.tensors, self.eps, self.layers = tensors, model["rms_norm_eps"], model["num_hidden_layers"]
-        self.dim, self.kv, self.heads = model["head_dim"], model["num_key_value_heads"], model["num_attention_heads"]
+        self.kv, self.heads = model["num_key_value_heads"], model["num_attention_heads"]
+        self.dim = model.get("head_dim") or model["hidden_size"] // self.heads
         rope = model["rope_parameters"]
         self.turned = int(self.dim * rope.get("partial_rotary_factor", 1))  # leading values of a head that RoPE turns
         exponents = torch.arange(0, self.turned, 2, dtype=torch.float32) / self.turned

@@ -74,6 +74,19 @@ TEST_CASE("a decoder in Python is an engine") {
   CHECK_THROWS_AS(engine.save(), Error);
 }
 
+TEST_CASE("a closed decoder's memory is free, though its parts refer to each other") {
+  PythonDecoder python(
+      "    def open(self, folder, device, max_context):\n"
+      "        super().open(folder, device, max_context)\n"
+      "        self.part = self\n\n"
+      "    def __del__(self):\n"
+      "        open(__file__ + '.gone', 'w')\n");
+  python.open();
+  CHECK_FALSE(fs::exists(python.request.name + ".gone"));
+  python.engine.reset();
+  CHECK(fs::exists(python.request.name + ".gone"));
+}
+
 TEST_CASE("a decoder in Python shows hidden states and KV rows") {
   PythonDecoder python(
       "    def show(self, layer, position=None):\n"
