@@ -300,7 +300,10 @@ bool Gate::pass_judge(Contestant& contestant) {
       const ParityReport ratios = judge_baseline(*head_fp32, runs_.head_fp32);
       report.r_rms = ratios.r_rms;
       report.r_rms_limit = ratios.r_rms_limit;
-      for (const CheckResult& check : ratios.checks) merge_check(report.checks, check);
+      for (const CheckResult& check : ratios.checks) {
+        // The report's rows are the judge's own, and so are their flips.
+        if (check.check != Check::kFlips) merge_check(report.checks, check);
+      }
       if (!times_allowed(ratios.verdict)) {
         report.verdict = worst({report.verdict, ratios.verdict});
         report.reason += (report.reason.empty() ? "" : "; ") +

@@ -70,17 +70,16 @@ void PluginWeights::list_table() {
   for (const NamedTensor& t : table_) {
     const Matrix& matrix = tensor_of(weights_, t);
     const bool tied = weights_.config.tie_word_embeddings && t.global == &ModelWeights::lm_head;
-    originals_.push_back(
-        {.size = sizeof(mkbench_tensor),
-         .dtype = MKBENCH_BF16,
-         .name = t.name.c_str(),
-         .data = tied ? nullptr : matrix.data,
-         .bytes = matrix.bytes(),
-         .rank = t.is_vector ? 1 : 2,
-         .shape = {t.is_vector ? t.cols : t.rows, t.is_vector ? 1 : t.cols, 1, 1},
-         .storage = nullptr,
-         .scales = nullptr,
-         .zeros = nullptr});
+    originals_.push_back({.size = sizeof(mkbench_tensor),
+                          .dtype = MKBENCH_BF16,
+                          .name = t.name.c_str(),
+                          .data = tied ? nullptr : matrix.data,
+                          .bytes = matrix.bytes(),
+                          .rank = t.is_vector ? 1 : 2,
+                          .shape = {t.is_vector ? t.cols : t.rows, t.is_vector ? 1 : t.cols, 1, 1},
+                          .storage = nullptr,
+                          .scales = nullptr,
+                          .zeros = nullptr});
   }
 }
 

@@ -111,8 +111,8 @@ std::string next_line(const Report& report) {
       in = &c;
     }
   }
-  // eager judges every model that these baselines compute.
-  if (slow == nullptr && !has_engine(report, "eager")) return {};
+  // eager judges every model that these baselines and profile compute.
+  if (!has_engine(report, "eager")) return {};
   if (slow == nullptr)
     return "next: --compare eager,graph,compiled times baselines without gaps between launches";
   return fmt::format(

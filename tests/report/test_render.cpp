@@ -378,6 +378,13 @@ TEST_CASE("Markdown says which theta and head were used, and what the engine wro
                                               "truth, baselines and engines alike\n"));
   c.notes = {"not read:\nx"};
   CHECK_THAT(render_markdown(r), ContainsText("engines alike\n- not read:\\nx\n"));
+  c.reads = {.fixed = 1000, .rows = {{20, 0}, {30, 31}}};
+  CHECK_THAT(render_markdown(r),
+             ContainsText("- a decode step reads 1,000 bytes of parameters and states, 20 of each "
+                          "position before it, 30 of each of the last 31 positions\n"));
+  c.reads = {.unknown = "no\nidea"};
+  CHECK_THAT(render_markdown(r),
+             ContainsText("- what a decode step reads is not known: no\\nidea\n"));
   c.model_kind = "qwen3_tts";
   c.not_covered = {"code predictor: 1 tensor, 8 bytes", "speech\ntokenizer"};
   CHECK_THAT(

@@ -28,7 +28,10 @@ TEST_CASE(
     for (EngineReport& e : c.engines)
       if (e.name == "eager") e.name = e.resolved_name = "hf";
   }
-  CHECK_THAT(screen(other), !ContainsText("next: "));
+  for (const double share : {0.9, 0.89}) {
+    other.cases[1].engines[1].share.value = share;
+    CHECK_THAT(screen(other), !ContainsText("next: "));
+  }
   r.cases[1].engines[1].share.value = 0.89;
   CHECK_THAT(screen(r),
              ContainsText("next: mkbench profile --timeline --engine megakernel --model " +
