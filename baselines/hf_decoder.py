@@ -24,8 +24,6 @@ except ImportError as missing:
     error.mkbench_kind = "not_built"  # the engine is skipped
     raise error from missing
 
-from step_reads import experts_in, step_reads  # noqa: E402
-
 logging.disable_progress_bar()
 
 THREADS = torch.get_num_threads()
@@ -74,6 +72,12 @@ def require_fp32(device):
         raise of_kind("env_unfit", RuntimeError(text))
 
 
+def experts_in(text):
+    """The numbers of experts that the config of a decoder states, more than one."""
+    keys = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
+    return {count for key in keys if isinstance(count := getattr(text, key, None), int) and count > 1}
+
+
 class Fp32Head(torch.nn.Module):
     """A model's last product in fp32."""
 
@@ -90,7 +94,10 @@ class Decoder:
     name = "hf"
     precision = "bf16"
 
-    step_reads = staticmethod(step_reads)
+    @staticmethod
+    def step_reads(folder):
+        from step_reads import step_reads  # only the truth is asked, and a copy of this file stands alone
+        return step_reads(folder)
 
     def open(self, folder, device, max_context, precision="own"):
         """precision: "own", or of a run that judges others: "fp32", "head-fp32"."""
@@ -109,11 +116,10 @@ class Decoder:
             self.rewind = None  # a window or a recurrent state has forgotten what was before
         if device.type == "cpu":
             torch.set_num_threads(1 if self.model.num_parameters() < SMALL else THREADS)
-        # cuDNN's attention, which SDPA takes on newer cards, gives other bits from call to call. A router would make
-        # other experts of them, and other ids.
+        # cuDNN's attention, which SDPA takes on newer cards, gives other bits from call to call. In a model with a router
+        # these lead to other experts and other ids, so that it goes without.
         routes = bool(experts_in(text))
-        if routes:
-            torch.backends.cuda.enable_cudnn_sdp(False)
+        torch.backends.cuda.enable_cudnn_sdp(not routes)
         self.deterministic = device.type == "cpu" or routes
         self.indices = torch.arange(text.vocab_size, device=device)
         matmul = torch.backends.cuda.matmul
@@ -121,7 +127,7 @@ class Decoder:
             f"transformers={transformers.__version__} torch={torch.__version__} dtype={self.model.dtype} "
             f"attention={self.model.config._attn_implementation} allow_tf32={int(matmul.allow_tf32)} "
             f"allow_bf16_reduced_precision_reduction={int(matmul.allow_bf16_reduced_precision_reduction)} "
-            f"cpu_threads={torch.get_num_threads()}")
+            f"cpu_threads={torch.get_num_threads()}" + " cudnn_sdp=0" * routes)
         if precision == "fp32":
             self.check_cache(min(CHECKED, max_context))
 
@@ -179,7 +185,7 @@ class Decoder:
             if logits is not None:
                 logits[step] = row
             # torch.argmax() does not promise the lowest index among equals, which bf16 logits often are.
-            ids[step] = torch.where(row == row.max(), self.indices, len(self.indices)).min()
+            ids[step] = torch.where(row == row.max(), self.indices, len(self.indices) - 1).min()  # of NaN the last id
             self.pending = ids[step:step + 1]
         return ids
 

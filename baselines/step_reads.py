@@ -12,17 +12,17 @@ import pathlib
 import struct
 
 import torch
+from hf_decoder import experts_in
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
-from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache
+from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache, cache_utils
 
+# Whose rows and states are known to be all that a step reads.
+CACHES = ("DynamicLayer", "DynamicSlidingWindowLayer", "LinearAttentionLayer", "LinearAttentionAndFullAttentionLayer",
+          "LinearAttentionAndSlidingWindowAttentionLayer")
+# A config that states one of these may mask rows that its cache still holds.
+MASKS = ("attention_types", "attention_chunk_size", "window_size", "index_topk")
 CHOOSES_ROWS = ("aten::embedding", "aten::index", "aten::index_select")
-
-
-def experts_in(text):
-    """The numbers of experts that the config of a decoder states, more than one."""
-    keys = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
-    return {count for key in keys if isinstance(count := getattr(text, key, None), int) and count > 1}
 
 
 class Unknown(Exception):
@@ -36,7 +36,7 @@ class ParameterReads(TorchDispatchMode):
         super().__init__()
         self.names = {p.untyped_storage()._cdata: (name, p) for name, p in model.named_parameters()}
         self.experts = experts  # numbers of experts in a layer
-        self.parts = collections.defaultdict(dict)  # name -> {(offset, elements) of a view, or a choice: elements}
+        self.parts = collections.defaultdict(dict)  # by name: {a key for each part that was read: its elements}
 
     def __torch_dispatch__(self, function, _types, args=(), kwargs=None):
         result = function(*args, **(kwargs or {}))
@@ -52,7 +52,7 @@ class ParameterReads(TorchDispatchMode):
         parts = self.parts[name]
         if operation in CHOOSES_ROWS:
             parts[len(parts)] = result.numel()
-        elif tensor.dim() > 2 and tensor.shape == parameter.shape and tensor.shape[0] in self.experts:
+        elif parameter.dim() > 2 and tensor.numel() == parameter.numel() and parameter.shape[0] in self.experts:
             raise Unknown(f"{operation} takes all experts of {name}, so which ones a step needs is not seen")
         else:
             parts[tensor.storage_offset(), tensor.numel()] = tensor.numel()
@@ -78,7 +78,7 @@ def stored_bits(folder):
 
 def parameter_bytes(folder, model, reads):
     """Bytes of the parameters that a step reads."""
-    quantised = getattr(model.config, "quantization_config", None) is not None
+    quantised = any(getattr(c, "quantization_config", None) for c in (model.config, model.config.get_text_config()))
     bits = stored_bits(folder) if quantised else {}
     total, sizes = 0, {name: parameter.numel() for name, parameter in model.named_parameters()}
     for name, elements in reads.elements():
@@ -89,18 +89,25 @@ def parameter_bytes(folder, model, reads):
 
 
 def cache_reads(cache, text):
-    """What the cache makes a step read: (bytes of states, {positions, 0: all: bytes of a position})."""
+    """What the cache makes a step read: bytes of states; and bytes of a position, by the number of positions that the
+    layers read, 0 for all."""
     states, rows = 0, collections.Counter()
+    windows = [getattr(layer, "sliding_window", None) for layer in cache.layers]
+    masks = [key for key in MASKS if getattr(text, key, None)]
+    if masks and not any(windows):
+        raise Unknown(f"its config states {masks[0]}, and its cache holds all rows")
     # Keys and values of all heads may be computed from one vector, which an engine keeps instead.
     rank = getattr(text, "kv_lora_rank", None)
     latent = 2 * (rank + text.qk_rope_head_dim) if rank else None
-    for layer in cache.layers:
+    for layer, window in zip(cache.layers, windows):
+        if type(layer) not in [getattr(cache_utils, name, None) for name in CACHES]:
+            raise Unknown(f"its cache has layers of another kind, {type(layer).__name__}")
         tensors = [t for t in tree_leaves(vars(layer)) if isinstance(t, torch.Tensor) and t.is_floating_point()]
         states += sum(t.nbytes for t in tensors)
         if isinstance(getattr(layer, "keys", None), torch.Tensor) and layer.keys.dim() == 4:
             of_rows = layer.keys.nbytes + layer.values.nbytes
             row = of_rows // layer.keys.shape[-2]
-            rows[max(0, getattr(layer, "sliding_window", 1) - 1)] += min(row, latent or row)
+            rows[max(1, window - 1) if window else 0] += min(row, latent or row)
             states -= of_rows
     return states, dict(rows)
 
@@ -113,8 +120,12 @@ def step_reads(folder):
         text = config.get_text_config()
         with torch.device("meta"):
             model = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16, attn_implementation="eager").eval()
-        if model._can_set_experts_implementation():
+        experts = experts_in(text)
+        if experts and model._can_set_experts_implementation():
             model.set_experts_implementation("batched_mm")  # takes the experts of a token by an index
+        if getattr(text, "num_experts_per_tok", None) and not experts:
+            raise Unknown("its config does not state how many experts a layer has")
+        model.config.pad_token_id = text.pad_token_id = None  # for which some classes look through the ids
         cache = DynamicCache(config=model.config)
 
         def forward(count):
@@ -122,7 +133,7 @@ def step_reads(folder):
             model(input_ids=ids, past_key_values=cache, use_cache=True, logits_to_keep=1)
 
         forward(2)
-        with ParameterReads(model, experts_in(text)) as reads:
+        with ParameterReads(model, experts) as reads:
             forward(1)
         states, rows = cache_reads(cache, text)
         if not reads.parts or not (states or rows):
@@ -132,5 +143,5 @@ def step_reads(folder):
     except Unknown as reason:
         why = str(reason)
     except Exception as refusal:  # of code that needs the numbers themselves, anything
-        why = f"{type(refusal).__name__} without the weights' memory: {str(refusal).partition(chr(10))[0]}"
+        why = f"transformers' class does not run without memory: {type(refusal).__name__}: {str(refusal).partition(chr(10))[0]}"
     return {"fixed": 0, "rows": [], "unknown": why}

@@ -48,15 +48,17 @@ class Decoder:
 
     def rewind(self, position):
         """Optional: goes back to `position` KV rows, with nothing pending until the next set_pending() or forced id.
-        Without it mkbench prefills again between samples, off the clock."""
+        Without it mkbench restores a saved state before each sample, or, without save(), prefills again, off the
+        clock."""
 
     def save(self, slot):
         """Optional, with restore(): keeps a copy of the whole state in `slot`, 0 to 3, in place of what the slot held:
         the KV rows below the position, recurrent states and the pending id. Returns an int over all bits of the rows
-        and states, by which mkbench compares two states. It spares an engine that cannot rewind the other prefills."""
+        and states, by which mkbench compares two states."""
 
     def restore(self, slot):
-        """Goes back to the state in `slot`, which stays there. mkbench saves again to see that nothing differs."""
+        """Goes back to the state in `slot`, which stays there. mkbench then saves into it again to see that nothing
+        differs."""
 
     def show(self, layer, position=None):
         """Optional, between decodes, off the clock: the hidden state after `layer` of the last step, [hidden]; with a

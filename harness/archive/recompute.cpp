@@ -146,10 +146,12 @@ void tally_again(const Report& found, size_t case_index, EngineReport& e) {
 }
 
 std::optional<ModelConfig> known_config(const CaseReport& c) {
+  if (const ModelRow* row = find_model(c.model)) {
+    if (c.weights_sha256.empty()) return std::nullopt;
+    return ModelConfig{.shape = row->shape};
+  }
   if (c.reads.known()) return ModelConfig{.reads = c.reads};
-  const ModelRow* row = find_model(c.model);
-  if (row == nullptr || c.weights_sha256.empty()) return std::nullopt;
-  return ModelConfig{.shape = row->shape};
+  return std::nullopt;
 }
 
 // A copy of the report without derived values. Engines are set to SKIPPED, for which aggregate()

@@ -151,8 +151,8 @@ void check_truth(const PlanSettings& settings, const Model& model) {
   if (settings.truth == TruthChoice::kMkbench && model.row == nullptr &&
       is_foreign_model(model.folder))
     throw Error(ErrorKind::kBadInput,
-                fmt::format("--model {}: transformers alone computes it, and `mkbench run` and "
-                            "`mkbench parity` take it as the truth (--truth auto)",
+                fmt::format("--model {}: transformers alone computes it, and is its truth in "
+                            "`mkbench run` and `mkbench parity` (--truth auto)",
                             model.name));
   if (model.truth != Truth::kTransformers) return;
   const char* wrong = settings.in_process               ? "--in-process"
@@ -201,7 +201,7 @@ std::string no_ceiling(const MachineProbe& probe, const CaseJob& job, bool in_pr
   if (job.whole_parity || job.only) return "nothing is timed";
   if (job.n_prompt > 0) return "a prefill test does not read the weights once a token";
   if (in_process) return "--in-process: times are not those of a run";
-  // Of an outline these are all weights: the case looks again once it knows what a step reads.
+  if (job.model.is_outline) return "";  // the case looks, once it knows what a step reads
   const int64_t bytes = model_config(job.model).bytes_per_step(first_depth(job));
   return served_from_l2(static_cast<double>(bytes), static_cast<double>(probe.l2_bytes));
 }

@@ -149,8 +149,16 @@ class CeilingEngine final : public Engine {
     return static_cast<uint64_t>(step_bytes_at(config_, request_, position));
   }
 
+  // By which each of the next steps reads more than the one before it: the mean, as layers with a
+  // window stop growing where it is full.
+  uint64_t growth(int steps) const {
+    const int further = std::max(1, steps - 1);
+    return (step_bytes(position_ + further) - step_bytes(position_)) /
+           static_cast<uint64_t>(further);
+  }
+
   // Copies all tensors that a step reads, one after the other, and fills the rest, in place of KV
-  // rows, with varied bits; of an outline, whose tensors are not all read, everything.
+  // rows, with varied bits. An outline is all such bits, because a step does not read all of its tensors.
   void copy_weights(const ModelWeights& weights) {
     size_t rows = 0;
     if (!weights.config.is_outline()) rows = copy_tensors(weights);
@@ -224,8 +232,7 @@ class CeilingEngine final : public Engine {
   double launch(const ReadPattern& pattern, int steps) {
     if (pattern.way != ReadPattern::Way::kRing) {
       return reader_.read(pattern, memory_.get(),
-                          {step_bytes(position_), step_bytes(position_ + 1) - step_bytes(position_),
-                           static_cast<uint32_t>(steps)});
+                          {step_bytes(position_), growth(steps), static_cast<uint32_t>(steps)});
     }
     if (ring_stream().position() != position_) {
       throw Error(ErrorKind::kRuntime, kPrefix + ": ring is at position " +

@@ -157,16 +157,9 @@ HostServices::HostServices(const CaseJob& job, Hosts& hosts,
 }
 HostServices::~HostServices() = default;
 
-const StepReads& HostServices::step_reads() const {
-  if (!reads_ && !job_.model.is_outline) reads_.emplace();
-  if (!reads_) {
-    try {
-      reads_ = hosts_.step_reads(judge_runs(job_).truth, job_.model.folder);
-    } catch (const Error& error) {
-      reads_ = StepReads{.unknown = error.what()};
-    }
-  }
-  return *reads_;
+StepReads HostServices::step_reads() const {
+  return job_.model.is_outline ? hosts_.step_reads(judge_runs(job_).truth, job_.model.folder)
+                               : StepReads{};
 }
 
 ModelConfig HostServices::config(const Model& model) const {

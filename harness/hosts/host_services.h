@@ -71,7 +71,7 @@ class HostServices final : public FlowServices {
 
   EngineRequest on_device(EngineRequest request) const;
   int64_t free_of_card() const;
-  const StepReads& step_reads() const;
+  StepReads step_reads() const;
 
   const CaseJob job_;
   Hosts& hosts_;
@@ -81,7 +81,6 @@ class HostServices final : public FlowServices {
   const std::unique_ptr<CardWatch> watch_;
   mutable std::map<std::string, std::vector<GreedyReference>> references_;
   mutable CpuPressure pressure_;               // over the timed calls
-  mutable std::optional<StepReads> reads_;     // of an outline, once asked for
   mutable std::optional<int64_t> misaligned_;  // misaligned_bytes() of the model, once asked for
 };
 

@@ -50,7 +50,8 @@ class Hosts {
   // Opens an engine. Throws what HostLink::call() throws.
   std::unique_ptr<Engine> open(const EngineRequest& request, const ModelWeights& weights);
   int64_t bytes(const EngineRequest& request, const ModelConfig& config);
-  // What a step of the model in `folder` reads, found in the host of `truth`, an engine in Python.
+  // What a step of the model in `folder` reads, found in the host of `truth`, an engine in Python, once.
+  // Throws Error(kHang) or Error(kTimeout).
   StepReads step_reads(const std::string& truth, const std::filesystem::path& folder);
   // Hosts that are asked about the machine: one that holds no engine, and the judge's.
   HostLink& about_card();
@@ -139,6 +140,7 @@ class Hosts {
   std::map<std::string, Failed> tracebacks_;
   std::map<int, std::string> strays_;             // key: process id; empty: told
   std::map<std::string, int64_t> idle_bytes_;     // key: as links_
+  std::map<std::string, StepReads> step_reads_;   // key: the folder's stamp
   std::map<std::string, int64_t> context_bytes_;  // key: as links_
   bool one_ = false;
   // Numbers of consecutive looks after a host's turns that found the card busy; key: as links_.

@@ -91,6 +91,12 @@ std::string caution_line(const Report& report, const RenderStyle& style) {
   return {};
 }
 
+// eager judges every model that graph, compiled and profile compute.
+bool judged_by_eager(const CaseReport& c) {
+  return std::any_of(c.engines.begin(), c.engines.end(),
+                     [](const EngineReport& e) { return e.name == "eager"; });
+}
+
 // What to try after a run that passed.
 std::string next_line(const Report& report) {
   if (is_cpu_report(report))
@@ -106,13 +112,13 @@ std::string next_line(const Report& report) {
     for (const EngineReport& e : c.engines) {
       const bool lower = e.share.value && *e.share.value < kNearCeiling &&
                          (slow == nullptr || *e.share.value < *slow->share.value);
-      if (e.role != "candidate" || !lower) continue;
+      if (e.role != "candidate" || !lower || !judged_by_eager(c)) continue;
       slow = &e;
       in = &c;
     }
   }
-  // eager judges every model that these baselines and profile compute.
-  if (!has_engine(report, "eager")) return {};
+  if (slow == nullptr && std::none_of(report.cases.begin(), report.cases.end(), judged_by_eager))
+    return {};
   if (slow == nullptr)
     return "next: --compare eager,graph,compiled times baselines without gaps between launches";
   return fmt::format(

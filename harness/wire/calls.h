@@ -17,7 +17,7 @@
 
 namespace mkbench {
 
-// ---- to a host: calls of an engine; `engine` is the number that Opened gave ----
+// ---- to a host: calls of an engine, by the number that Opened gave; some answer with Answered ----
 
 // Opens an engine. Answer: Opened.
 struct OpenCall {
@@ -63,7 +63,6 @@ struct DecodeCall {
   }
 };
 
-// Answer: Answered.
 struct SetPendingCall {
   static constexpr char kType[] = "set_pending";
   int engine = 0;
@@ -73,13 +72,15 @@ struct SetPendingCall {
   }
 };
 
-// Answer: Answered.
-struct RewindCall {
-  static constexpr char kType[] = "rewind";
+struct PositionCall {
   int engine = 0, position = 0;
   static void fields(auto& v) {
-    list_fields(v, "engine", &RewindCall::engine, "position", &RewindCall::position);
+    list_fields(v, "engine", &PositionCall::engine, "position", &PositionCall::position);
   }
+};
+
+struct RewindCall : PositionCall {
+  static constexpr char kType[] = "rewind";
 };
 
 // Decodes n tokens and records everything that reaches the card. Answer: Traced.
@@ -96,7 +97,6 @@ struct SaveCall {
   static void fields(auto& v) { list_fields(v, "engine", &SaveCall::engine); }
 };
 
-// Answer: Answered.
 struct RestoreCall {
   static constexpr char kType[] = "restore";
   int engine = 0;
@@ -160,7 +160,7 @@ struct ExplainCall {
 };
 
 // Answer: Able.
-struct SkipToCall : RewindCall {
+struct SkipToCall : PositionCall {
   static constexpr char kType[] = "skip_to";
 };
 
@@ -176,8 +176,7 @@ struct AblateCall {
 
 // ---- to a host: calls of the process ----
 
-// Asks how many bytes of its device an engine of this config would take, and what a step of the
-// model in `folder` reads, if that is not empty. Answer: Described.
+// An engine's bytes on its device and, with `folder`, what a step of that model reads: Described.
 struct DescribeCall {
   static constexpr char kType[] = "describe";
   EngineRequest request;
@@ -196,8 +195,9 @@ struct PingCall {
 };
 
 // Waits until the host's work on its device is over. Answer: Answered.
-struct FinishCall : PingCall {
+struct FinishCall {
   static constexpr char kType[] = "finish";
+  static void fields(auto&) {}
 };
 
 // Prepares L2 for a timed part (device/l2_flush.h); does nothing for a CPU. Answer: Flushed.

@@ -81,11 +81,9 @@ struct ModelConfig {
   int64_t weight_bytes() const {
     return is_outline() ? outline_bytes : 2 * shape.parameters(tie_word_embeddings);
   }
-  // Bytes that one decode step must read at context length `depth`. Of an outline whose reads are
-  // not known: all weights.
+  // Bytes that one decode step must read at context length `depth`.
   int64_t bytes_per_step(double depth) const {
-    if (reads.known()) return reads.bytes(depth);
-    return is_outline() ? outline_bytes : shape.bytes_per_step(depth);
+    return reads.known() ? reads.bytes(depth) : shape.bytes_per_step(depth);
   }
 };
 

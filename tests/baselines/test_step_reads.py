@@ -53,6 +53,11 @@ class StepReads(unittest.TestCase):
         self.check(self.reads("llama", tie_word_embeddings=False), 4 * DENSE + HEAD + 32, rows)  # and a row of it
         self.check(self.reads("llama", attention_bias=True), 4 * (DENSE + (4 + 2 + 2) * 8 + 32) + HEAD, rows)
 
+    def test_a_table_of_positions_is_read_by_row_and_padding_does_not_matter(self):
+        found = self.reads("gpt2", n_embd=32, n_layer=4, n_head=4, n_positions=64)
+        layer = 4 * 32 * 32 + 4 * 32 + 8 * 32 * 32 + 5 * 32 + 4 * 32  # attention, MLP, their biases, two norms
+        self.check(found, 4 * layer + 100 * 32 + 2 * 32 + 32, [{"bytes": 4 * 2 * 2 * 32, "most": 0}])
+
     def test_of_experts_those_of_a_token_and_their_router(self):
         for active in (1, 3, 8):
             found = self.reads("qwen3_moe", num_experts=8, num_experts_per_tok=active, moe_intermediate_size=16)
@@ -63,6 +68,10 @@ class StepReads(unittest.TestCase):
         kinds = ["sliding_attention", "full_attention", "sliding_attention", "sliding_attention"]
         found = self.reads("gemma3_text", sliding_window=9, layer_types=kinds)
         self.check(found, 4 * (DENSE + 2 * 32 + 2 * 8) + HEAD, [{"bytes": ROW, "most": 0}, {"bytes": 3 * ROW, "most": 8}])
+
+    def test_a_window_of_the_step_alone_reads_a_row_at_most(self):
+        found = self.reads("gemma3_text", sliding_window=1, layer_types=["sliding_attention"] * 4)
+        self.assertEqual([rows["most"] for rows in found["rows"]], [1])
 
     def test_a_recurrent_state_is_read_whole(self):
         kinds = ["linear_attention"] * 3 + ["full_attention"]
@@ -106,8 +115,10 @@ class StepReads(unittest.TestCase):
         for model_type, keys, why in (
                 ("llama4_text", {"num_local_experts": 4, "interleave_moe_layer_step": 1, "intermediate_size_mlp": 64}, "takes all experts of model.layers.0."),
                 ("mamba", {"state_size": 4}, "its class keeps no state in transformers' cache"),
-                ("zebra", {}, "ValueError without the weights' memory: "),
-                ("llama", {"num_attention_heads": "many"}, " without the weights' memory: ")):
+                ("zebra", {}, "transformers' class does not run without memory: ValueError: "),
+                ("gpt_neo", {"attention_types": [[["global", "local"], 2]], "window_size": 4}, "states attention_types, and its cache"),
+                ("llama", {"num_experts_per_tok": 2}, "does not state how many experts"),
+                ("llama", {"num_attention_heads": "many"}, "does not run without memory: ")):
             with self.subTest(model_type):
                 found = self.reads(model_type, **keys)
                 self.assertEqual((found["fixed"], found["rows"]), (0, []))

@@ -73,7 +73,7 @@ class TorchSteps(StepDecoder):
             h = self.hidden[layer] = self.run_layer(layer, h)
         self.row = functional.linear(self.norm(h, "model.norm.weight"), self.tensors["lm_head.weight"])
         # torch.argmax() does not promise the lowest index among equals, which bf16 logits often are.
-        self.found = torch.where(self.row == self.row.max(), self.ids, len(self.ids) - 1).min()
+        self.found = torch.where(self.row == self.row.max(), self.ids, len(self.ids) - 1).min()  # of NaN the last id
 
     def states(self):
         """Views of all that a step reads of the steps before."""

@@ -220,7 +220,6 @@ TEST_CASE("no token takes less than its bytes, less L2, need at the memory's pin
   CHECK(memory_bound(outline, 100, 3, 0, 1, 0).bytes_per_token == 1'000'000 + 101 * 300 + 7'000);
   CHECK(memory_bound(outline, 100, 8, 512, 1, 0).bytes_per_token == 1'000'000 / 512.0);
   CHECK(memory_bound({.outline_bytes = 9}, 0, 1, 0, 1, 0).bytes_per_token == 0);
-  CHECK(ModelConfig{.outline_bytes = 9}.bytes_per_step(5) == 9);
   CHECK(served_from_l2(399, 100) == "weights and KV (0.0 MB) are under 4 x L2 (0.0 MB)");
   CHECK(served_from_l2(400, 100).empty());
   // All of tiny fits into L2: no time is too short for it.
