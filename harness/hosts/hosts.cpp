@@ -160,14 +160,14 @@ int64_t Hosts::bytes(const EngineRequest& request, const ModelConfig& config) {
 StepReads Hosts::step_reads(const std::string& truth, const std::filesystem::path& folder) {
   const auto [known, is_new] = step_reads_.try_emplace(snapshot_stamp(folder));
   if (!is_new) return known->second;
-  idle_bytes(truth);  // now, because the answer needs libraries that the process then keeps
   const DescribeCall call{in_host({.name = truth}), {}, folder.string()};
   try {
+    idle_bytes(truth);  // now, because the answer needs libraries that the process then keeps
     known->second =
         ask<Described>(link(holder_of(truth), host_kind(truth)), call, CallLimit{}).reads;
   } catch (const Error& error) {
-    if (error.kind() == ErrorKind::kHang || error.kind() == ErrorKind::kTimeout) throw;
     known->second.unknown = error.what();  // the truth will not open either, and gives the verdict
+    if (error.kind() == ErrorKind::kHang || error.kind() == ErrorKind::kTimeout) throw;
   }
   return known->second;
 }

@@ -2,7 +2,7 @@
 mkbench_test(test_host_process LABEL host LIBS mkbench_cli WAITS
              SOURCES test_host_process.cpp test_host_lifetime.cpp)
 mkbench_test(test_post_mortem LABEL host LIBS mkbench_cli mkbench_input_cases WAITS)
-mkbench_test(test_hosts LABEL host LIBS mkbench_cli SOURCES test_hosts.cpp test_host_calls.cpp)
+mkbench_test(test_hosts LABEL host LIBS mkbench_cli mkbench_input_cases SOURCES test_hosts.cpp test_host_calls.cpp)
 mkbench_test(test_holdings LABEL host LIBS mkbench_hosts)
 mkbench_test(test_machine LABEL host LIBS mkbench_cli mkbench_device)
 
