@@ -142,6 +142,7 @@ const std::map<std::string, std::string> kInputs = {
     {"cases[].engines[].timed_processes[].pid", "of the process"},
     {"cases[].engines[].timed_processes[].start_ms", "of the process"},
     {"cases[].model.generator", "of the build"},
+    {"cases[].model.reads.fixed", "where the model has a row, whose shape gives the bytes"},
     {"cases[].model.rope_theta", "from the model's config"},
 };
 
@@ -231,6 +232,22 @@ TEST_CASE("a text by a tokenizer is computed from the tokens' texts in the repor
   CHECK(differs([](json& one) { one["token_texts"][0]["text"] = "\\q"; }));
   CHECK(differs([](json& one) { one["token_texts"].erase(0); }));
   CHECK(differs([](json& one) { one["token_texts"].clear(); }));
+}
+
+TEST_CASE("the bytes of a model without a row follow from what a step reads") {
+  Report r = sound_report();
+  const auto differ = [&] {
+    const std::vector<Difference> found = differences_of(to_json(r), false);
+    return std::any_of(found.begin(), found.end(), [](const Difference& d) {
+      return d.path == "cases[0].memory.bytes_per_token";
+    });
+  };
+  r.cases[0].reads = {.fixed = 12345};
+  CHECK_FALSE(differ());  // a row has its own bytes, whatever a report says
+  r.cases[0].model = "./mine";
+  CHECK(differ());
+  r.cases[0].reads = {};
+  CHECK_FALSE(differ());
 }
 
 TEST_CASE("how many prompts of a live reference have a closed form is computed again") {
