@@ -123,7 +123,7 @@ def parity_text(engine: dict) -> str:
     parity = engine["parity"]
     if not parity:
         return "not judged"
-    return f"{parity['strict_matched']:,} of {parity['strict_steps']:,}"
+    return f"{parity['strict_matched']:,} of {parity['strict_steps']:,}" if parity["strict_steps"] else "none is sure"
 
 
 def no_figure(parity: dict) -> str:
@@ -349,7 +349,9 @@ def sentence_of(report: dict) -> str:
     x, where = position_of(case), "a CPU" if card_of(report) == "cpu" else card_of(report)
     what = f"{case['model']['name']}, {f'a prompt of {x:,} ids' if is_prefill(case) else f'depth {x:,}'}, on {where}"
     name = labels_of(case)[engine["name"]]
-    sure = f" ({parity_text(engine)} sure tokens)" if engine["parity"] else ""
+    sure = ""
+    if engine["parity"]:
+        sure = f" ({parity_text(engine)} sure tokens)" if engine["parity"]["strict_steps"] else " (by its logits)"
     is_what = f"is right{sure}" if engine["verdict"] in GOOD else f"is {engine['verdict']}"
     if engine["ms_per_tok"] is None:
         told = "\n".join(report["verdict"]["reasons"])  # right below

@@ -53,6 +53,11 @@ class Head(Pages):
                      page_charts.digits(engine["ms_per_tok"]["mean"]), "% of the ceiling", "the speed of eager (FASTER)", "depth 0", "Example GPU"):
             self.assertIn(part, said)
         self.assertIn(said, self.read(report).text())
+        strict = engine["parity"]["strict_steps"]
+        self.assertIn(f" of {strict} sure tokens) and takes", said)
+        engine["parity"]["strict_steps"] = 0
+        self.assertIn(" is right (by its logits) and takes", self.sentence(report))
+        self.assertEqual(page_tables.parity_text(engine), "none is sure")
         engine |= {"verdict": "FAIL_TOKEN", "ms_per_tok": None, "reasons": ["token 3 is 5", "and more"]}
         for other in case["engines"]:
             other["role"] = "candidate" if other is engine else "baseline"
