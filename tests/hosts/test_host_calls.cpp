@@ -7,10 +7,12 @@
 #include <vector>
 
 #include "harness/hosts/host_engine.h"
+#include "harness/hosts/hosts.h"
 #include "references/base/data_root.h"
 #include "references/base/error.h"
 #include "tests/support/catch2.h"
 #include "tests/support/fake_link.h"
+#include "tests/support/micro_model.h"
 #include "tests/support/random_model.h"
 
 namespace mkbench {
@@ -44,6 +46,37 @@ struct Bench {
     return link->asked.back().limit;
   }
 };
+
+TEST_CASE("what a step reads is asked once a folder; only a hang ends more than the answer") {
+  const testing::TemporaryFolder place;
+  testing::write_file(place.path() / "config.json", "{}");
+  const auto link = std::make_shared<FakeLink>();
+  Hosts hosts([&](HostKind, const std::string&) { return link; }, 300);
+  FakeLink& truth = *link;
+  std::optional<Error> error;
+  truth.answer = [&](const ToHost& call) -> std::optional<FromHost> {
+    if (!std::holds_alternative<DescribeCall>(call)) return std::nullopt;
+    if (error) throw Error(*error);
+    return Described{0, {.fixed = 7}};
+  };
+  const auto reads = [&] { return hosts.step_reads("hf-fp32", place.path()); };
+  CHECK(reads().fixed == 7);
+  CHECK(reads().fixed == 7);
+  CHECK(truth.count<DescribeCall>() == 1);
+  CHECK(std::get<DescribeCall>(truth.asked.back().call).folder == place.path());
+  CHECK(std::get<DescribeCall>(truth.asked.back().call).request.precision ==
+        EngineRequest::Precision::kFp32);
+  error.emplace(ErrorKind::kRuntime, "why");
+  testing::write_file(place.path() / "config.json", "{ }");
+  CHECK(reads().unknown == "why");
+  CHECK_FALSE(reads().known());
+  CHECK(truth.count<DescribeCall>() == 2);
+  for (const ErrorKind kind : {ErrorKind::kHang, ErrorKind::kTimeout}) {
+    error.emplace(kind, "why");
+    testing::write_file(place.path() / "config.json", kind == ErrorKind::kHang ? "{  }" : "{   }");
+    CHECK_THROWS_AS(reads(), Error);
+  }
+}
 
 TEST_CASE("an engine whose card fills up from reset to reset is told so") {
   Bench bench;

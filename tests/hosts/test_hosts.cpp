@@ -20,7 +20,6 @@
 #include "tests/support/catch2.h"
 #include "tests/support/fake_link.h"
 #include "tests/support/in_child.h"
-#include "tests/support/micro_model.h"
 #include "tests/support/process_state.h"
 #include "tests/support/random_model.h"
 #include "tests/support/script_host.h"
@@ -75,37 +74,6 @@ TEST_CASE("each engine has the kind of host that its row names; the judge's runs
   fakes.link("./engine.py").on_traceback({.message = "last", .traceback = "at 2"});
   CHECK(fakes.hosts.tracebacks().size() == 1);
   CHECK(fakes.hosts.tracebacks().at("./engine.py").message == "last");
-}
-
-TEST_CASE("what a step reads is asked once a folder; only a hang ends more than the answer") {
-  const testing::TemporaryFolder place;
-  testing::write_file(place.path() / "config.json", "{}");
-  FakeHosts fakes;
-  fakes.hosts.expect("hf-fp32");
-  FakeLink& truth = *fakes.links.begin()->second.back();
-  std::optional<Error> error;
-  truth.answer = [&](const ToHost& call) -> std::optional<FromHost> {
-    if (!std::holds_alternative<DescribeCall>(call)) return std::nullopt;
-    if (error) throw Error(*error);
-    return Described{0, {.fixed = 7}};
-  };
-  const auto reads = [&] { return fakes.hosts.step_reads("hf-fp32", place.path()); };
-  CHECK(reads().fixed == 7);
-  CHECK(reads().fixed == 7);
-  CHECK(truth.count<DescribeCall>() == 1);
-  CHECK(std::get<DescribeCall>(truth.asked.back().call).folder == place.path());
-  CHECK(std::get<DescribeCall>(truth.asked.back().call).request.precision ==
-        EngineRequest::Precision::kFp32);
-  error.emplace(ErrorKind::kRuntime, "why");
-  testing::write_file(place.path() / "config.json", "{ }");
-  CHECK(reads().unknown == "why");
-  CHECK_FALSE(reads().known());
-  CHECK(truth.count<DescribeCall>() == 2);
-  for (const ErrorKind kind : {ErrorKind::kHang, ErrorKind::kTimeout}) {
-    error.emplace(kind, "why");
-    testing::write_file(place.path() / "config.json", kind == ErrorKind::kHang ? "{  }" : "{   }");
-    CHECK_THROWS_AS(reads(), Error);
-  }
 }
 
 TEST_CASE("what a host has put into a session of its own is told once") {
