@@ -196,7 +196,7 @@ class Wrong(TruthTest):
                                    ({}, ["--in-process"], "--in-process: not with --model"),
                                    ({}, ["--engine", "host-twin"], "engine host-twin does not run it"),
                                    ({}, ["--require-reference"], "--require-reference: not with --model"),
-                                   ({}, ["--truth", "mkbench"], "transformers alone computes it, and `mkbench run`")):
+                                   ({}, ["--truth", "mkbench"], "transformers alone computes it, and is its truth in `mkbench run`")):
             done = self.mkbench("--device", "cpu", "--out", str(self.out), "--model", self.changed("gemma3_text", **keys), *flags)
             self.assertEqual(done.returncode, 2, done.stderr)
             self.assertIn(words, done.stderr)
@@ -204,7 +204,7 @@ class Wrong(TruthTest):
             done = self.mkbench(*command, "--device", "cpu", "--engine", "hf-static", "--model",
                                 str(self.folder / "gemma3_text"))
             self.assertEqual(done.returncode, 2, done.stderr)
-            self.assertIn("`mkbench run` and `mkbench parity` take", done.stderr)
+            self.assertIn("is its truth in `mkbench run` and `mkbench parity`", done.stderr)
         (self.folder / "gemma3_text" / "adapter_config.json").write_text("{}")
         done = self.mkbench("--device", "cpu", "--out", str(self.out), "--model", self.changed("gemma3_text"))
         self.assertIn("holds adapter_config.json", done.stderr)
