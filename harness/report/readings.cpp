@@ -29,16 +29,14 @@ bool parity_tells_first(const Report& report) {
          });
 }
 
-bool has_engine(const Report& report, std::string_view name) {
+bool has_host_twin(const Report& report) {
   for (const CaseReport& c : report.cases) {
     for (const EngineReport& e : c.engines) {
-      if (e.name == name || e.resolved_name == name) return true;
+      if (e.name == kHostTwin || e.resolved_name == kHostTwin) return true;
     }
   }
   return false;
 }
-
-bool has_host_twin(const Report& report) { return has_engine(report, kHostTwin); }
 
 std::string cpu_note(const Report& report) {
   return has_host_twin(report)

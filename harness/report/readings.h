@@ -1,8 +1,6 @@
 // Values that follow from several fields of a report, for printing and for judging.
 #pragma once
 
-#include <string_view>
-
 #include "harness/report/report.h"
 
 namespace mkbench {
@@ -23,7 +21,6 @@ std::string case_reason(const EngineReport& e, const std::string& why);
 bool parity_tells(const CaseReport& c, const std::string& reason);
 bool parity_tells_first(const Report& report);
 
-bool has_engine(const Report& report, std::string_view name);
 bool has_host_twin(const Report& report);
 // What a report of a CPU says of its times.
 std::string cpu_note(const Report& report);

@@ -268,7 +268,7 @@ struct CaseReport {
   Verdict verdict = Verdict::kSkipped;
   std::vector<std::string> reasons;
   bool interrupted = false;  // Ctrl-C came before its end: a resumed run repeats the case
-  StepReads reads;           // of an outline
+  StepReads reads;           // known where transformers computes the model
   MemoryBound memory;        // set by set_memory() (archive/recompute.h)
   CeilingReport ceiling;
   std::vector<EngineReport> engines;

@@ -212,7 +212,7 @@ TEST_CASE("no token takes less than its bytes, less L2, need at the memory's pin
   const MemoryBound prefill = memory_bound({.shape = kQwen3_0_6B}, 512, 8, 512, 4917, 60'000'000);
   CHECK(512 * prefill.bytes_per_token == Approx(2.0 * 596'049'920));
   CHECK(512 * prefill.least_ms == Approx((2.0 * 596'049'920 - 60e6) / 4917e9 * 1e3));
-  // Of an outline its reads alone are known: here of two layers all rows, of one the last 100.
+  // An outline has no shape. This one's step reads 300 bytes of each row, and 70 of the last 100 rows.
   const ModelConfig outline{.outline_bytes = 9,
                             .reads = {.fixed = 1'000'000, .rows = {{300, 0}, {70, 100}}}};
   CHECK(memory_bound(outline, 98, 3, 0, 1, 0).bytes_per_token == 1'000'000 + 99 * 370);
