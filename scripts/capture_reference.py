@@ -14,7 +14,8 @@ every step. Every --prompt is auto.
 Three models with the same bf16 weights run with eager attention. Each prefills all ids but the last in chunks of at
 most 512 rows, then takes steps of one row. The truth, in fp32, decides the ids (greedy); the baseline, in bf16, and
 the baseline with its last matmul in fp32 are teacher-forced on the truth's ids. An existing file is overwritten
-only with --replace, which records the reason and the sha256 of the old file.
+only with --replace, which records the reason and the sha256 of the old file. A model_type that only transformers computes
+is decoded by transformers' own class, as where it judges live (baselines/hf_decoder.py).
 
 The file goes to where `mkbench --model MODEL` finds it: FOLDER/reference.json; for a hub model
 ~/.local/share/mkbench/references/models--ORG--NAME/COMMIT/reference.json ($XDG_DATA_HOME instead of ~/.local/share where
@@ -40,6 +41,8 @@ try:
     import torch
     import transformers
 
+    sys.path.insert(1, str(checkpoint_format.ROOT / "baselines"))
+    import hf_decoder
     import hf_model as hf
     import reference_prompts
     import synthetic_checkpoint as synthetic
@@ -53,6 +56,7 @@ except ImportError as missing:
     raise SystemExit(2) from None
 
 SCHEMA = {"id": "mkbench.reference", "version": "1.0.0"}
+UNSTATED = 2048  # positions of a model that states none (references/outline.cpp)
 
 
 def progress(text):
@@ -89,6 +93,32 @@ def run_baseline(model, prompts, paths, batch):
         progress(f"baseline: prompt {here.stop} of {len(prompts)}")
         out += hf.teacher_forced(decoder, [p["ids"] for p in prompts[here]], [ids for ids, _ in paths[here]])
     return out
+
+
+def decode_outline(folder, prompts, precision, device, paths=None):
+    """Of a model that only transformers computes, for every prompt: (greedy ids, logits [steps, vocab]) of hf's run of
+    this precision, or of its walk along the ids of `paths`. Raises ValueError where transformers cannot load it."""
+    decoder, out = hf_decoder.Decoder(), []
+    decoder.open(folder, torch.device(device), max(len(p["ids"]) + p["steps"] for p in prompts), precision)
+    for i, p in enumerate(prompts):
+        progress(f"{precision}: prompt {i + 1} of {len(prompts)}")
+        logits = torch.empty(p["steps"], decoder.indices.numel(), device=device)
+        forced = None if paths is None else torch.tensor([p["ids"][-1], *paths[i][:-1]], device=device)
+        decoder.prefill(torch.tensor(p["ids"], device=device))
+        out.append((decoder.decode(p["steps"], forced, logits).tolist(), logits))
+    return out
+
+
+def answers_of(model, config, state, prompts, device, batch):
+    """(truth, baseline) of every prompt: (ids, logits), and (logits, logits through an fp32 head)."""
+    if state is None:
+        folder = resolve(model)[1]
+        truth = decode_outline(folder, prompts, "fp32", device)
+        paths = [ids for ids, _ in truth]
+        base, exact = (decode_outline(folder, prompts, run, device, paths) for run in ("own", "head-fp32"))
+        return truth, [(one[1], other[1]) for one, other in zip(base, exact)]
+    paths = run_truth(hf.build(config, state, torch.float32, device), prompts, batch)
+    return paths, run_baseline(hf.build(config, state, torch.bfloat16, device), prompts, paths, batch)
 
 
 def flags():
@@ -151,8 +181,37 @@ def resolve(model):
     return hub.id, folder, commit
 
 
+def facts_of(folder, files):
+    """sha256 and size of the files and of the folder's tokenizer."""
+    files = files + [f for f in [folder / "tokenizer.json"] if f.is_file()]
+    return {f.name: {"sha256": checkpoint_format.file_sha256(f), "bytes": f.stat().st_size} for f in files}
+
+
+def is_outline(folder):
+    """Whether config.json names a model_type that mkbench does not compute."""
+    config = checkpoint_format.read_json(folder / "config.json")
+    model_type = config.get("model_type") if isinstance(config, dict) else None
+    return isinstance(model_type, str) and model_type not in {*checkpoint_format.families(), "qwen3_tts"}
+
+
+def load_outline(name, folder, commit):
+    """load() of a model that only transformers computes: no tensors."""
+    index, shards = hf.shards_of(folder)
+    path = folder / "config.json"
+    try:
+        text = transformers.AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False).get_text_config()
+        config = checkpoint_format.read_json(path) | {
+            "vocab_size": text.vocab_size, "max_position_embeddings": getattr(text, "max_position_embeddings", UNSTATED)}
+        digest = checkpoint_format.outline_sha256(shards)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise BadInput(f"{folder}: {error}") from None
+    files = facts_of(folder, [path, *([index] if index else []), *shards])
+    return {"name": name, "revision": commit, "weights_sha256": digest, "files": files, "config": config}, config, None
+
+
 def load(model):
-    """(what the file says about the model, config, tensors) of a committed name, synthetic:SET, folder or hub name."""
+    """(what the file says about the model, config, tensors) of a committed name, synthetic:SET, folder or hub name; no
+    tensors of a model that only transformers computes."""
     kind, _, lagset = model.partition(":")
     if kind == "synthetic":
         config, state = synthetic.CONFIG, synthetic.build(lagset)
@@ -160,12 +219,13 @@ def load(model):
         source = {"files": {}, "generator": {"program": "scripts/synthetic_checkpoint.py", "lagset": lagset}}
     else:
         name, folder, commit = resolve(model)
+        if is_outline(folder):
+            return load_outline(name, folder, commit)
         config, state, files, rounded = hf.read_folder(folder)
         if rounded:
             progress(f"{name}: {len(rounded)} of {len(state)} tensors rounded to bf16")
-        files += [f for f in [folder / "tokenizer.json"] if f.is_file()]
         reference_prompts.check_expected(name, config, folder / "config.json")
-        source = {"files": {f.name: {"sha256": checkpoint_format.file_sha256(f), "bytes": f.stat().st_size} for f in files}}
+        source = {"files": facts_of(folder, files)}
     digest = hf.weights_sha256(state, config)
     return {"name": name, "revision": commit, "weights_sha256": digest, **source, "config": config}, config, state
 
@@ -189,8 +249,7 @@ def capture(model, prompts, device, batch=1):
     entry, config, state = load(model)
     check_prompts(prompts, config)
     progress(f"{entry['name']}: {len(prompts)} prompts, {sum(p['steps'] for p in prompts)} steps, on {device}")
-    paths = run_truth(hf.build(config, state, torch.float32, device), prompts, batch)
-    answers = run_baseline(hf.build(config, state, torch.bfloat16, device), prompts, paths, batch)
+    paths, answers = answers_of(model, config, state, prompts, device, batch)
     # Errors are measured in fp64, which Apple's GPU does not have.
     place = "cpu" if device == "mps" else device
     signs, done = sketch_signs(config["vocab_size"]).to(place), []

@@ -63,6 +63,23 @@ def file_sha256(path):
         return hashlib.file_digest(f, "sha256").hexdigest()
 
 
+def outline_sha256(files):
+    """The hash that identifies a model that only transformers computes: over names and bytes of all tensors of its
+    safetensors files, in the order of their names (references/outline.h)."""
+    tensors, digest = {}, hashlib.sha256()
+    for path in files:
+        with open(path, "rb") as file:
+            size = int.from_bytes(file.read(8), "little")
+            header = json.loads(file.read(size))
+        header.pop("__metadata__", None)
+        tensors |= {name: (path, 8 + size, *entry["data_offsets"]) for name, entry in header.items()}
+    for name in sorted(tensors, key=str.encode):
+        path, base, begin, end = tensors[name]
+        digest.update(name.encode() + b"\0")
+        digest.update(np.memmap(path, np.uint8, "r", base + begin, (end - begin,)) if end > begin else b"")
+    return digest.hexdigest()
+
+
 def read_json(path):
     """A JSON file. Raises BadInput naming file, line and column."""
     try:

@@ -53,28 +53,35 @@ def weights_sha256(state, config):
     return digest.hexdigest()
 
 
-def read_shards(folder):
-    """(files read, tensors) of model.safetensors, or of the shards that its index names. Raises BadInput."""
+def shards_of(folder):
+    """(index or None, safetensors files) of model.safetensors, or of the shards that its index names. Raises BadInput."""
     single, index_path = folder / "model.safetensors", folder / "model.safetensors.index.json"
     if single.is_file():
-        return [single], load_tensors(single)
+        return None, [single]
     if not index_path.is_file():
         raise BadInput(f"{folder}: holds neither {single.name} nor {index_path.name}")
     index = read_json(index_path)
     weight_map = index.get("weight_map") if isinstance(index, dict) else None
     if not isinstance(weight_map, dict) or not weight_map or not all(isinstance(s, str) for s in weight_map.values()):
         raise BadInput(f"{index_path}: weight_map is not an object of file names")
-    state, files = {}, [index_path]
-    for shard in sorted(set(weight_map.values())):
+    shards = sorted(set(weight_map.values()))
+    for shard in shards:
         # A shard must lie beside the index; a path in its name could read any file of the machine.
         if "/" in shard or shard in ("", ".", ".."):
             raise BadInput(f"{index_path}: weight_map names shard '{shard}', wanted a plain file name")
-        tensors = load_tensors(folder / shard)
+    return index_path, [folder / shard for shard in shards]
+
+
+def read_shards(folder):
+    """(files read, tensors) of a folder's weights. Raises BadInput."""
+    index, shards = shards_of(folder)
+    state = {}
+    for shard in shards:
+        tensors = load_tensors(shard)
         if twice := sorted(set(tensors) & set(state)):
-            raise BadInput(f"{folder / shard}: another shard has {twice[:4]} too")
+            raise BadInput(f"{shard}: another shard has {twice[:4]} too")
         state |= tensors
-        files.append(folder / shard)
-    return files, state
+    return ([index] if index else []) + shards, state
 
 
 def load_tensors(path):

@@ -146,20 +146,15 @@ def judge(config, state, text):
     return d, min(m / (d + hf.bf16_step(z)) for m, z in margins), off_text
 
 
-def training(config, text, seed, device="cpu"):
-    """Yields (step, loss, model) after each step of an endless training; the loss is a tensor."""
-    generator = torch.Generator().manual_seed(seed)
-    state = initial_state(config, generator)
-    model = hf.build(config, state, torch.float32, device, attention="sdpa").requires_grad_(True).train()
-    if hf.is_tied(config):
-        model.lm_head.weight = model.model.embed_tokens.weight
+def descend(model, text, generator):
+    """Trains a model of VOCAB ids for ever; yields (step, loss) after each step, the loss as a tensor."""
     optimiser = torch.optim.AdamW(model.parameters(), lr=PEAK_RATE, betas=(0.9, 0.98), weight_decay=0.01)
     for step in itertools.count(1):
         # The rate warms up, then decays over the first 600 steps to a tenth, at which fine margins settle.
         rate = min(step / 40, max(0.1, 0.5 * (1 + np.cos(np.pi * min(step, 600) / 600))))
         for group in optimiser.param_groups:
             group["lr"] = PEAK_RATE * rate
-        ids = batch_of(text, generator).to(device)
+        ids = batch_of(text, generator).to(model.device)
         logits = model(input_ids=ids[:, :-1], use_cache=False).logits
         loss = torch.nn.functional.cross_entropy(
             logits.reshape(-1, VOCAB), ids[:, 1:].reshape(-1), label_smoothing=SMOOTHING
@@ -168,7 +163,18 @@ def training(config, text, seed, device="cpu"):
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimiser.step()
-        yield step, loss.detach(), model
+        yield step, loss.detach()
+
+
+def training(config, text, seed, device="cpu"):
+    """Yields (step, loss, model) after each step of an endless training."""
+    generator = torch.Generator().manual_seed(seed)
+    state = initial_state(config, generator)
+    model = hf.build(config, state, torch.float32, device, attention="sdpa").requires_grad_(True).train()
+    if hf.is_tied(config):
+        model.lm_head.weight = model.model.embed_tokens.weight
+    for step, loss in descend(model, text, generator):
+        yield step, loss, model
 
 
 def train(name, report, device):

@@ -155,15 +155,15 @@ void check_truth(const PlanSettings& settings, const Model& model) {
                             "`mkbench run` and `mkbench parity` (--truth auto)",
                             model.name));
   if (model.truth != Truth::kTransformers) return;
-  const char* wrong = settings.in_process               ? "--in-process"
-                      : !settings.reference_dir.empty() ? "--reference"
-                      : settings.require_reference      ? "--require-reference"
-                      : settings.only                   ? "--only"
-                                                        : nullptr;
+  const char* wrong = settings.in_process                               ? "--in-process"
+                      : !settings.reference_dir.empty()                 ? "--reference"
+                      : settings.only                                   ? "--only"
+                      : settings.require_reference && !model.is_outline ? "--require-reference"
+                                                                        : nullptr;
   if (wrong == nullptr) return;
   throw Error(ErrorKind::kBadInput,
               fmt::format("{}: not with --model {}, whose truth transformers computes in a process "
-                          "of its own, without references that are kept",
+                          "of its own",
                           wrong, model.name));
 }
 
