@@ -155,11 +155,12 @@ void check_truth(const PlanSettings& settings, const Model& model) {
                             "`mkbench run` and `mkbench parity` (--truth auto)",
                             model.name));
   if (model.truth != Truth::kTransformers) return;
-  const char* wrong = settings.in_process                               ? "--in-process"
-                      : !settings.reference_dir.empty()                 ? "--reference"
-                      : settings.only                                   ? "--only"
-                      : settings.require_reference && !model.is_outline ? "--require-reference"
-                                                                        : nullptr;
+  const bool kept = model.is_outline;  // its captured references judge
+  const char* wrong = settings.in_process                   ? "--in-process"
+                      : !settings.reference_dir.empty()     ? "--reference"
+                      : settings.require_reference && !kept ? "--require-reference"
+                      : settings.only && !kept              ? "--only"
+                                                            : nullptr;
   if (wrong == nullptr) return;
   throw Error(ErrorKind::kBadInput,
               fmt::format("{}: not with --model {}, whose truth transformers computes in a process "

@@ -48,15 +48,15 @@ MODELS = {
 }
 OTHERS = {"mamba": dict(vocab_size=259, hidden_size=64, num_hidden_layers=2, state_size=8, max_position_embeddings=96),
           "gpt2": dict(vocab_size=259, n_embd=64, n_layer=2, n_head=4, n_positions=96, bos_token_id=256, eos_token_id=257)}
-# Bugs of tests/engines/hybrid_decoder.py, the verdicts, and words of the reasons.
+TRAINED = ENGINES / "models"  # dev/train_examples.py
+# Bugs of tests/engines/hybrid_decoder.py, the verdicts on the trained hybrid, and words of the reasons.
 BUGS = {
-    "weakest_expert_dropped": ("FAIL_FIDELITY", "R_rms"),
-    "expert_weights_swapped": ("FAIL_FIDELITY", "R_rms"),
-    "shared_expert_missing": ("FAIL_FIDELITY", "R_rms"),
-    "state_not_reset": ("FAIL_FIDELITY", "R_rms"),
+    "weakest_expert_dropped": ("FAIL_TOKEN", "first prompt 'corpus-33' position 38: found 111 ('o'), wanted 104 ('h')"),
+    "expert_weights_swapped": ("FAIL_TOKEN", "first prompt 'corpus-1' position 2: found 104 ('h'), wanted 115 ('s')"),
+    "shared_expert_missing": ("FAIL_TOKEN", "first prompt 'corpus-1' position 8: found 32 (' '), wanted 109 ('m')"),
+    "state_not_reset": ("NONDETERMINISTIC", "equal free runs differ from the first"),
     # Which of the two depends on the ids that a run draws for its first steps.
     "state_not_saved": ("NONDETERMINISTIC|INTEGRITY", "state receipt: "),
-    "state_in_fp16": ("FAIL_FIDELITY", "NaN or Inf in the hidden state of layer 0"),
 }
 
 
@@ -66,6 +66,13 @@ class TruthTest(HostsTest):
         text = MAKE.format(models={name: (MODELS | OTHERS)[name] for name in names})
         subprocess.run([sys.executable, "-c", text, self.folder], check=True, capture_output=True)
         return ",".join(str(self.folder / name) for name in names)
+
+    def buggy(self, bug):
+        """The hybrid example with a bug."""
+        file = self.folder / f"{bug}.py"
+        file.write_text(f"import os, sys\nsys.path.insert(0, {str(ENGINES)!r})\nos.environ['DECODER_BUG'] = {bug!r}\n"
+                        "from hybrid_decoder import Decoder\n")
+        return str(file)
 
     def judged(self, *args, command=()):
         done = self.mkbench(*command, "--device", "cpu", "--no-plot", "--out", str(self.out), "-v", *args, timeout=280)
@@ -150,26 +157,69 @@ class Libraries(TruthTest):
 
 
 @unittest.skipIf(importlib.util.find_spec("transformers") is None, "this Python has no transformers")
-class Wrong(TruthTest):
-    def test_a_mixture_and_a_hybrid_pass_and_their_bugs_are_seen(self):
-        files = {"right": ENGINES / "hybrid_decoder.py"}
-        for bug in BUGS:
-            files[bug] = self.folder / f"{bug}.py"
-            files[bug].write_text(f"import os, sys\nsys.path.insert(0, {str(ENGINES)!r})\nos.environ['DECODER_BUG'] = {bug!r}\n"
-                                  "from hybrid_decoder import Decoder\n")
-        code, report, told = self.judged("--model", self.models("qwen3_5_moe_text"), "--engine",
-                                         ",".join(map(str, files.values())), "--compare", "none", "-n", "4", "-d", "20",
-                                         "--blocks", "2")
-        self.assertIn(code, (3, 8), told)  # the exit codes of the two
-        self.assertEqual(report["cases"][0]["model"]["reads"]["rows"], [{"bytes": 128, "most": 0}])  # one layer of attention
-        for name, (verdict, reason) in {"right": ("PASS_LIVE", ""), **BUGS}.items():
+class Trained(TruthTest):
+    """The examples on models whose steps are decided, by committed answers."""
+
+    def test_the_mixture_passes(self):
+        code, report, told = self.judged("--model", str(TRAINED / "moe"), "--engine", str(ENGINES / "moe_decoder.py"),
+                                         "--require-reference", "-n", "4", "-d", "20", "--blocks", "1")
+        self.assertEqual(code, 0, told)
+        case = report["cases"][0]
+        self.assertEqual([engine["verdict"] for engine in case["engines"]], ["PASS"] * 2)
+        self.assertEqual(case["reference"]["file"], "reference.json")
+        parity = case["engines"][1]["parity"]
+        self.assertEqual((parity["strict_steps"], parity["strict_matched"], parity["exact"]), (136, 136, 160))
+
+    def test_the_hybrid_passes_and_its_bugs_are_seen(self):
+        files = {"right": str(ENGINES / "hybrid_decoder.py"), **{bug: self.buggy(bug) for bug in BUGS}}
+        code, report, told = self.judged("--model", str(TRAINED / "hybrid"), "--engine", ",".join(files.values()),
+                                         "--compare", "none", "-n", "4", "-d", "20", "--blocks", "2")
+        self.assertIn(code, (3, 8), told)  # of BUGS
+        for name, (verdict, reason) in {"right": ("PASS", ""), **BUGS}.items():
             with self.subTest(engine=name):
-                engine = self.engine(report, str(files[name]))
+                engine = self.engine(report, files[name])
                 self.assertRegex(engine["verdict"], f"^({verdict})$", engine["reasons"])
                 self.assertIn(reason, " ".join(engine["reasons"]))
-                if verdict == "FAIL_FIDELITY":
+                if verdict == "FAIL_TOKEN":
+                    self.assertIn("R_rms", " ".join(engine["reasons"]))
                     self.assertIn("layer 0 is the first whose hidden state leaves the band", told)
-        step = next(check for check in self.engine(report, str(files["right"]))["parity"]["checks"] if check["name"] == "r_step")
+        again = self.engine(report, files["shared_expert_missing"])["parity"]["failed_step"]["command"]
+        done = self.mkbench(*again.replace("'", "").split()[1:], "--no-plot", "--out", str(self.folder / "again"))
+        self.assertEqual(done.returncode, 3, done.stderr)
+        self.assertIn("position 8: found 32, wanted 109", done.stdout)
+
+    def test_answers_of_other_weights_judge_nothing(self):
+        folder = self.folder / "other"
+        shutil.copytree(TRAINED / "moe", folder)
+        (folder / "manifest.json").unlink()
+        with open(folder / "model.safetensors", "r+b") as file:
+            file.seek(-1, os.SEEK_END)
+            last = file.read(1)[0]
+            file.seek(-1, os.SEEK_END)
+            file.write(bytes([last ^ 1]))
+        code, report, told = self.judged("--model", str(folder), "--engine", "hf-static", command=("parity",))
+        self.assertEqual(code, 6, told)
+        self.assertIn("reference.json: weights_sha256: found ", told)
+        (folder / "reference.json").unlink()
+        self.out = self.folder / "none"
+        code, report, told = self.judged("--model", str(folder), "--engine", "hf-static", "--require-reference", command=("parity",))
+        self.assertEqual(code, 6, told)
+        self.assertIn(f"make one with: python3 scripts/capture_reference.py {folder}", told)
+
+
+@unittest.skipIf(importlib.util.find_spec("transformers") is None, "this Python has no transformers")
+class Wrong(TruthTest):
+    def test_a_state_in_fp16_is_seen(self):
+        """Live, on random weights whose recurrent state exceeds fp16."""
+        files = [str(ENGINES / "hybrid_decoder.py"), self.buggy("state_in_fp16")]
+        code, report, told = self.judged("--model", self.models("qwen3_5_moe_text"), "--engine", ",".join(files),
+                                         "--compare", "none", "-n", "4", "-d", "20", "--blocks", "1")
+        self.assertEqual(code, 3, told)
+        right, wrong = (self.engine(report, file) for file in files)
+        self.assertEqual((right["verdict"], wrong["verdict"]), ("PASS_LIVE", "FAIL_FIDELITY"))
+        self.assertIn("NaN or Inf in the hidden state of layer 0", " ".join(wrong["reasons"]))
+        self.assertEqual(report["cases"][0]["model"]["reads"]["rows"], [{"bytes": 128, "most": 0}])  # one layer of attention
+        step = next(check for check in right["parity"]["checks"] if check["name"] == "r_step")
         self.assertEqual((step["status"], step["detail"]), ("not_applicable", "reported, not judged: at a near tie of its "
                                                             "routers a right engine takes another expert"))
 
@@ -195,7 +245,7 @@ class Wrong(TruthTest):
                                    ({"hidden_size": "64"}, [], "hidden_size is '64', wanted an integer from 1"),
                                    ({}, ["--in-process"], "--in-process: not with --model"),
                                    ({}, ["--engine", "host-twin"], "engine host-twin does not run it"),
-                                   ({}, ["--require-reference"], "--require-reference: not with --model"),
+                                   ({}, ["--reference", "."], "--reference: not with --model"),
                                    ({}, ["--truth", "mkbench"], "transformers alone computes it, and is its truth in `mkbench run`")):
             done = self.mkbench("--device", "cpu", "--out", str(self.out), "--model", self.changed("gemma3_text", **keys), *flags)
             self.assertEqual(done.returncode, 2, done.stderr)
