@@ -29,7 +29,8 @@ logging.disable_progress_bar()
 THREADS = torch.get_num_threads()
 SMALL = 10_000_000  # parameters: waking a second thread takes longer than an operation of a smaller model
 PREFILL_CHUNK = 512  # rows at a time: the scores of a whole long prompt would not fit
-CHECKED = 48  # ids by which check_cache() compares
+WALKED = 64  # ids in a pass that keeps the logits of all of them
+CHECKED, CHECKED_FROM_HOST = 48, 12  # ids by which check_cache() compares; a pass takes long where layers come from the host
 
 
 def of_kind(kind, error):
@@ -99,19 +100,27 @@ class Decoder:
         from step_reads import step_reads  # only the truth is asked, and a copy of this file stands alone
         return step_reads(folder)
 
-    def open(self, folder, device, max_context, precision="own"):
-        """precision: "own", or of a run that judges others: "fp32", "head-fp32"."""
+    def open(self, folder, device, max_context, precision="own", layers="device"):
+        """precision: "own", or of a run that judges others: "fp32", "head-fp32". layers: where they are kept, on the
+        "device", or on the "host", from which each comes to the device while it computes."""
         if precision == "fp32":
             require_fp32(device)
+        if layers == "host":
+            import host_layers  # as step_reads
+            host_layers.require_memory(folder)
         dtype = torch.float32 if precision == "fp32" else torch.bfloat16
         # The limits of parity were measured with the rounding of eager attention.
-        self.model = load(folder, dtype, "sdpa" if precision == "own" else "eager").to(device)
-        if precision == "head-fp32":
-            self.model.set_output_embeddings(Fp32Head(self.model.get_output_embeddings()))
+        self.model = load(folder, dtype, "sdpa" if precision == "own" else "eager")
         text = self.model.config.get_text_config()
         self.layers = next((part for part in self.model.get_decoder().modules()
                             if isinstance(part, torch.nn.ModuleList) and len(part) == text.num_hidden_layers), [])
-        self.shown, self.chunk = {}, PREFILL_CHUNK
+        if layers == "host":
+            host_layers.keep_on_host(self.model, self.layers, device)
+        else:
+            self.model = self.model.to(device)
+        if precision == "head-fp32":
+            self.model.set_output_embeddings(Fp32Head(self.model.get_output_embeddings()))
+        self.shown, self.chunk, self.is_truth = {}, PREFILL_CHUNK, precision == "fp32"
         if not all(type(layer) is DynamicLayer for layer in DynamicCache(config=self.model.config).layers):
             self.rewind = None  # a window or a recurrent state has forgotten what was before
         if device.type == "cpu":
@@ -127,9 +136,9 @@ class Decoder:
             f"transformers={transformers.__version__} torch={torch.__version__} dtype={self.model.dtype} "
             f"attention={self.model.config._attn_implementation} allow_tf32={int(matmul.allow_tf32)} "
             f"allow_bf16_reduced_precision_reduction={int(matmul.allow_bf16_reduced_precision_reduction)} "
-            f"cpu_threads={torch.get_num_threads()}" + " cudnn_sdp=0" * routes)
-        if precision == "fp32":
-            self.check_cache(min(CHECKED, max_context))
+            f"cpu_threads={torch.get_num_threads()}" + " cudnn_sdp=0" * routes + f" layers={layers}" * (layers != "device"))
+        if self.is_truth:
+            self.check_cache(min(CHECKED if layers == "device" else CHECKED_FROM_HOST, max_context))
 
     @torch.no_grad()
     def check_cache(self, count):
@@ -159,6 +168,8 @@ class Decoder:
     def decode(self, n, forced=None, logits=None):
         watched = [] if logits is None else [layer.register_forward_hook(self.keep(i)) for i, layer in enumerate(self.layers)]
         try:
+            if self.is_truth and forced is not None:
+                return self.walk(forced, logits)
             return self.steps(n, forced, logits)
         finally:
             for handle in watched:
@@ -184,10 +195,25 @@ class Decoder:
             row = self.forward(self.pending if forced is None else forced[step:step + 1])
             if logits is not None:
                 logits[step] = row
-            # torch.argmax() does not promise the lowest index among equals, which bf16 logits often are.
-            ids[step] = torch.where(row == row.max(), self.indices, len(self.indices) - 1).min()  # of NaN the last id
+            ids[step] = self.lowest(row)
             self.pending = ids[step:step + 1]
         return ids
+
+    def lowest(self, rows):
+        """The lowest index among the largest of each row, which torch.argmax() does not promise; of NaN the last id."""
+        return torch.where(rows == rows.amax(-1, keepdim=True), self.indices, len(self.indices) - 1).amin(-1)
+
+    def walk(self, ids, logits):
+        """steps() along given ids in passes over many of them, as prefill() takes them."""
+        found = torch.empty_like(ids)
+        for begin in range(0, len(ids), WALKED):
+            here = slice(begin, begin + WALKED)
+            rows = self.forward(ids[here], len(ids[here]))
+            found[here] = self.lowest(rows)
+            if logits is not None:
+                logits[here] = rows
+        self.pending = found[-1:]
+        return found
 
     def set_pending(self, id_):
         self.pending = torch.tensor([id_], device=self.indices.device)
@@ -197,7 +223,7 @@ class Decoder:
         if rows > 0:
             self.cache.crop(-rows)
 
-    def forward(self, ids):
-        """Appends rows to the cache; the logits of the last one, [vocab]."""
-        output = self.model(input_ids=ids[None], past_key_values=self.cache, use_cache=True, logits_to_keep=1)
-        return output.logits[0, -1]
+    def forward(self, ids, keep=None):
+        """Appends rows to the cache; the logits of the last one, [vocab], or of the last `keep`, [keep, vocab]."""
+        output = self.model(input_ids=ids[None], past_key_values=self.cache, use_cache=True, logits_to_keep=keep or 1)
+        return output.logits[0, -1] if keep is None else output.logits[0]

@@ -22,17 +22,21 @@ def library_bytes(path: str) -> int:
 
 
 def needed_bytes(request: dict, config: dict) -> int:
-    """The bytes that an engine will take: KV rows in bf16; on a card also the large matrices, which on a CPU stay in
-    the snapshot's mapped files; on a CPU also the libraries that the engine imports."""
+    """The bytes that an engine will take: KV rows in bf16 and the large matrices, which on a CPU stay in the snapshot's
+    mapped files; all in fp32 of the truth that transformers computes, and no more than two layers where they are kept on
+    the host; on a CPU also the libraries that the engine imports."""
     shape, tied, outline = config["shape"], config["tie_word_embeddings"], config["outline_bytes"]
     kv_row = 2 * shape["kv_heads"] * shape["head_dim"]
-    rows = 2 * shape["layers"] * kv_row * request["max_context"]
-    if outline:  # transformers computes the model, as it is stored in bf16, or in fp32; windows count as rows
-        fp32_head = 4 * shape["vocab"] * shape["hidden"] if request["precision"] == "head-fp32" else 0
-        libraries = 0 if request["cuda"] else library_bytes(engine_path(request["name"]))
-        return (2 if request["precision"] == "fp32" else 1) * (outline + rows) + fp32_head + libraries
-    if not request["cuda"]:
-        return rows + library_bytes(engine_path(request["name"]))
+    rows = 2 * shape["layers"] * kv_row * request["max_context"]  # windows too
     layer = shape["hidden"] * (2 * shape["heads"] * shape["head_dim"] + kv_row + 3 * shape["intermediate"])
-    tables = (1 if tied else 2) * shape["vocab"] * shape["hidden"]
-    return rows + 2 * (tables + shape["layers"] * layer)
+    tables = 2 * (1 if tied else 2) * shape["vocab"] * shape["hidden"]
+    weights = outline or tables + 2 * shape["layers"] * layer
+    if request["settings"] == "layers=host":
+        tables = min(weights, tables)
+        weights = tables + 2 * (weights - tables) // shape["layers"]
+    fp32 = request["precision"] == "fp32"
+    if not (outline or request["cuda"] or fp32):
+        weights = 0
+    head = 4 * shape["vocab"] * shape["hidden"] if request["precision"] == "head-fp32" else 0
+    libraries = 0 if request["cuda"] else library_bytes(engine_path(request["name"]))
+    return (2 if fp32 else 1) * (weights + rows) + head + libraries

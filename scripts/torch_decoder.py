@@ -92,6 +92,8 @@ class TorchEngine:
         self.replays = False  # `consumed` grows within the call
         # Only hf is asked for the runs by which others are judged.
         run = {} if request["precision"] == "own" else {"precision": request["precision"]}
+        if request["settings"] == "layers=host":  # of the truth
+            run["layers"] = "host"
         decoder.open(folder, self.device, self.max_context, **run)
         self.settings = attribute(self.who, decoder, "settings", "", "text", lambda value: isinstance(value, str))
         self.able = self.abilities(pathlib.Path(path), shown)

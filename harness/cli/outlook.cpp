@@ -41,6 +41,7 @@ void Outlook::predict(std::vector<CaseJob> jobs, bool measure, bool whole) {
     const ModelConfig config = services.config(job.model);
     one.residency = choose_residency(job, services, config);
     planned.one_at_a_time = job.one_at_a_time;
+    planned.truth_on_host = job.truth_on_host;
     one.memory = case_memory(job, services, config);
     if (whole && !one.fits()) one.refusal = memory_refusal(job, services, config, one.memory);
     cases_.push_back(one);

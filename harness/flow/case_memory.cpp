@@ -57,7 +57,10 @@ CaseMemory needed_memory(const CaseJob& job, const CaseServices& services,
   // An engine that has no code for the model takes nothing: the case refuses it.
   const auto bytes = [&](const std::string& name) -> int64_t {
     try {
-      return services.bytes({.name = name, .max_context = context}, config);
+      return services.bytes({.name = name,
+                             .max_context = context,
+                             .settings = name == judges.truth ? truth_settings(job) : ""},
+                            config);
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::kBadInput) throw;
       return 0;
@@ -219,22 +222,33 @@ CaseMemory case_memory(const CaseJob& job, const CaseServices& services,
 
 std::string choose_residency(CaseJob& job, const CaseServices& services,
                              const ModelConfig& config) {
-  if (!job.may_open_one || job.one_at_a_time) return {};
   const CaseMemory all = case_memory(job, services, config);
   // Ablations need all engines open, and take precedence over the ceiling.
   if (all.ceiling_fits() || (all.fits() && job.ablations)) return {};
-  CaseJob one = job;
-  one.one_at_a_time = true;
-  const CaseMemory alone = case_memory(one, services, config);
   const bool for_the_ceiling = all.fits();
-  const int64_t taken = for_the_ceiling ? alone.with_ceiling : alone.needed;
-  if (taken > all.free) return {};
-  job = one;
-  return fmt::format(
-      "{} are needed for all engines{} and {} are free: one engine is open at a time (--resident "
-      "one)",
-      megabytes(for_the_ceiling ? all.with_ceiling : all.needed),
-      for_the_ceiling ? " with the ceiling's copy" : "", megabytes(all.free));
+  const bool may_open_one = job.may_open_one && !job.one_at_a_time;
+  const bool may_stay = job.cuda() && job.model.truth == Truth::kTransformers;
+  struct Way {
+    bool one, on_host;
+  };
+  for (const auto [one, on_host] : {Way{true, false}, Way{false, true}, Way{true, true}}) {
+    if ((one && !may_open_one) || (on_host && !may_stay)) continue;
+    CaseJob other = job;
+    other.one_at_a_time = other.one_at_a_time || one;
+    other.truth_on_host = on_host;
+    const CaseMemory memory = case_memory(other, services, config);
+    if ((for_the_ceiling ? memory.with_ceiling : memory.needed) > all.free) continue;
+    job = other;
+    return fmt::format(
+        "{} are needed for all engines{} and {} are free: {}{}{}",
+        megabytes(for_the_ceiling ? all.with_ceiling : all.needed),
+        for_the_ceiling ? " with the ceiling's copy" : "", megabytes(all.free),
+        one ? "one engine is open at a time (--resident one)" : "", one && on_host ? ", and " : "",
+        on_host ? "the truth's layers stay in the host's memory, and each comes to the card "
+                  "in every pass: judging takes longer"
+                : "");
+  }
+  return {};
 }
 
 std::string what_would_fit(const CaseJob& job, const CaseServices& services,

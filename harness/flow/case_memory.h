@@ -30,9 +30,10 @@ int timed_positions(const CaseJob& job);
 // need not exist yet.
 CaseMemory case_memory(const CaseJob& job, const CaseServices& services, const ModelConfig& config);
 
-// If job.may_open_one, sets job.one_at_a_time when all engines together (and the ceiling, if it is
-// to be timed) do not fit, but one at a time does. With ablations, engines that fit together stay
-// open. Returns the reason in one line; empty if the job is unchanged.
+// Where all engines together (and the ceiling, if it is to be timed) do not fit, sets the first of
+// these with which they do: job.one_at_a_time, if job.may_open_one; job.truth_on_host, on a card, for
+// a truth that transformers computes; both. With ablations, engines that fit together stay open.
+// Returns the reason in one line; empty if the job is unchanged.
 std::string choose_residency(CaseJob& job, const CaseServices& services, const ModelConfig& config);
 
 // The first of these that fits: the largest depth for these engines; the largest with one of them

@@ -45,6 +45,8 @@ struct CaseJob : CaseSettings {
   std::vector<CaseEngine> engines;  // the judge first
   bool one_at_a_time = false;       // one engine is open at a time (--resident one)
   bool may_open_one = false;        // choose_residency() may set one_at_a_time, if memory is short
+  // The layers of a truth that transformers computes stay in the host's memory (choose_residency()).
+  bool truth_on_host = false;
   // Why no ceiling is timed beside the engines; empty if one is timed.
   std::string no_ceiling = "no ceiling was asked for";
   int depth = 0;                     // KV rows before the first timed step
@@ -76,6 +78,10 @@ inline JudgeRuns judge_runs(const CaseJob& job) {
     if (engine.judges) return {engine.name};
   }
   return {kJudgeName};
+}
+// EngineRequest::settings of the truth.
+inline std::string truth_settings(const CaseJob& job) {
+  return job.truth_on_host ? "layers=host" : "";
 }
 
 inline bool has_engine(const CaseJob& job, std::string_view name) {

@@ -191,6 +191,8 @@ EngineRequest HostServices::on_device(EngineRequest request) const {
   request.spin_scale = job_.spin_scale;
   if (request.name == kRingName) request.settings = job_.ring_row;
   if (request.name == kCeilingName) request.reads = step_reads();
+  if (job_.truth_on_host && request.name == judge_runs(job_).truth)
+    request.settings = truth_settings(job_);
   return request;
 }
 

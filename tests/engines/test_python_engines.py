@@ -83,6 +83,28 @@ class NeededMemory(CliTest):
             self.assertEqual(needed_memory.library_bytes(file), wanted, text)
         self.assertEqual(needed_memory.library_bytes(self.folder / "none.py"), 0)
 
+    def test_weights_and_rows_are_counted_as_they_are_kept(self):
+        sys.path.insert(0, str(ROOT / "scripts"))
+        self.addCleanup(sys.path.remove, str(ROOT / "scripts"))
+        import needed_memory
+
+        shape = {"vocab": 10, "hidden": 4, "layers": 3, "heads": 2, "kv_heads": 1, "head_dim": 8, "intermediate": 5}
+        rows, tables, layer = 2 * 3 * 16 * 7, 2 * 10 * 4, 2 * 4 * (2 * 2 * 8 + 16 + 3 * 5)
+
+        def needed(precision, cuda=True, outline=0, tied=True, settings=""):
+            request = {"name": str(self.folder / "none.py"), "max_context": 7, "cuda": cuda, "precision": precision, "settings": settings}
+            return needed_memory.needed_bytes(request, {"shape": shape, "tie_word_embeddings": tied, "outline_bytes": outline})
+
+        self.assertEqual(needed("own"), rows + tables + 3 * layer)
+        self.assertEqual(needed("own", tied=False), rows + 2 * tables + 3 * layer)
+        self.assertEqual(needed("own", cuda=False), rows)
+        self.assertEqual(needed("own", cuda=False, outline=999), rows + 999)
+        self.assertEqual(needed("head-fp32", cuda=False), rows + 160)
+        self.assertEqual(needed("fp32", cuda=False), 2 * (rows + tables + 3 * layer))
+        self.assertEqual(needed("fp32", outline=999), 2 * (rows + 999))
+        self.assertEqual(needed("fp32", outline=999, settings="layers=host"), 2 * (rows + tables + 2 * (999 - tables) // 3))
+        self.assertEqual(needed("fp32", outline=9, settings="layers=host"), 2 * (rows + 9))
+
 
 @unittest.skipIf(importlib.util.find_spec("transformers") is None, "this Python has no transformers")
 class Transformers(PythonTest):

@@ -264,6 +264,48 @@ TEST_CASE("engines that do not fit at a time are opened one at a time, with or w
   CHECK(bench.job.one_at_a_time);
 }
 
+TEST_CASE(
+    "where one engine at a time is too much, the layers of transformers' truth stay on the host") {
+  const auto chosen = [](int64_t free, const std::function<void(CaseJob&)>& change) {
+    CeilingBench bench;
+    bench.job.device = "cuda";
+    bench.job.model.truth = Truth::kTransformers;
+    bench.job.no_ceiling = "not asked for";
+    change(bench.job);
+    const JudgeRuns runs = judge_runs(bench.job);
+    bench.services.bytes = [runs](const EngineRequest& request, const ModelConfig&) {
+      if (request.name != runs.truth) return int64_t{1'000'000'000};
+      return int64_t{request.settings == "layers=host" ? 500'000'000 : 4'000'000'000};
+    };
+    bench.services.free_bytes = [free] { return free; };
+    const std::string why = choose_residency(bench.job, bench.services, bench.services.config(""));
+    return std::tuple(why, bench.job.one_at_a_time, bench.job.truth_on_host);
+  };
+  const auto may_open_one = [](CaseJob& job) { job.may_open_one = true; };
+  const auto as_asked = [](CaseJob&) {};
+  // The judge, its run with an fp32 head and the truth.
+  CHECK(chosen(6'000'000'000, may_open_one) == std::tuple("", false, false));
+  const auto [why, one, on_host] = chosen(5'999'000'000, may_open_one);
+  CHECK(why ==
+        "6000 MB are needed for all engines and 5999 MB are free: the truth's layers stay in the "
+        "host's "
+        "memory, and each comes to the card in every pass: judging takes longer");
+  CHECK_FALSE(one);
+  CHECK(on_host);
+  CHECK(std::get<2>(chosen(5'999'000'000, as_asked)));
+  CHECK_FALSE(std::get<2>(chosen(2'499'000'000, may_open_one)));
+  CHECK_FALSE(std::get<2>(chosen(5'999'000'000, [](CaseJob& job) { job.device = "cpu"; })));
+  CHECK_FALSE(
+      std::get<2>(chosen(5'999'000'000, [](CaseJob& job) { job.model.truth = Truth::kMkbench; })));
+  const auto [both, one_too, on_host_too] = chosen(3'499'000'000, [](CaseJob& job) {
+    job.may_open_one = true;
+    job.engines.insert(job.engines.end(), 3,
+                       {.name = "other", .asked = "other", .candidate = true});
+  });
+  CHECK(both.find("(--resident one), and the truth's layers") != both.npos);
+  CHECK((one_too && on_host_too));
+}
+
 TEST_CASE("one engine at a time: the ceiling too is opened for each of its turns") {
   CeilingBench bench;
   bench.job.one_at_a_time = true;
