@@ -76,7 +76,8 @@ enum {
 };
 
 /* How a tensor is stored. The tensors of a model that mkbench_model describes are all bf16; those of
- * other models come as their files store them. An engine refuses what it cannot read. */
+ * other models come as their files store them, with 0 for a type that has no name here (I64, BOOL, ...):
+ * name, shape and bytes are then all that is told. An engine refuses what it cannot read. */
 enum {
   MKBENCH_BF16 = 1,
   MKBENCH_FP16 = 2,
@@ -156,7 +157,7 @@ typedef struct mkbench_storage {
 /* A weight: row-major, Hugging Face's name and shape. */
 typedef struct mkbench_tensor {
   uint32_t size;
-  int32_t dtype;    /* MKBENCH_BF16, ... */
+  int32_t dtype;    /* MKBENCH_BF16, ...; 0: another type */
   const char* name; /* "model.layers.0.self_attn.q_proj.weight", "...q_proj.bias" */
   const void* data; /* aligned to 256 bytes; in host memory, or on the device of open() */
   uint64_t bytes;

@@ -18,8 +18,8 @@ namespace mkbench {
 // A copy of a model's tensors that only a plugin uses, in host memory or on the current GPU.
 class PluginWeights {
  public:
-  // Error messages begin with `who`. Throws Error(kEnvUnfit) if memory does not suffice,
-  // Error(kCuda), or Error(kBadInput) for a tensor of an outline whose dtype engine_abi.h lacks.
+  // Error messages begin with `who`. Throws Error(kEnvUnfit) if memory does not suffice, or
+  // Error(kCuda).
   PluginWeights(std::string who, const ModelWeights& weights, bool cuda);
 
   // The tensors, with Hugging Face's names; a tied head shares the embedding's memory. An outline's
