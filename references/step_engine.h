@@ -198,8 +198,13 @@ template <class S>
 constexpr bool kHasPrefill = !std::is_same_v<decltype(&S::prefill), decltype(&Step::prefill)>;
 template <class S>
 constexpr bool kHasShow = !std::is_same_v<decltype(&S::show), decltype(&Step::show)>;
+// By a call: &S::open does not compile where S has several of them.
 template <class S>
-constexpr bool kReadsConfig = std::is_invocable_v<decltype(&S::open), S&, const Tensors&>;
+using ReadsConfig = decltype(std::declval<S&>().open(std::declval<const Tensors&>()));
+template <class S, class = void>
+constexpr bool kReadsConfig = false;
+template <class S>
+constexpr bool kReadsConfig<S, std::void_t<ReadsConfig<S>>> = true;
 template <class S>
 constexpr bool kHasLogits = std::is_invocable_v<decltype(&S::step), S&, int32_t, int32_t, float*>;
 

@@ -74,6 +74,17 @@ struct Plain : Counter {
   int32_t step(int32_t token, int32_t position) { return next(token, position); }
 };
 
+// With an open() of its own beside the one that mkbench calls.
+struct Overloaded : Plain {
+  using Plain::open;
+  void open(const char* path);
+};
+
+struct ByConfig : Overloaded {
+  using Overloaded::open;
+  int32_t open(const mkbench_step::Tensors&) { return 7; }
+};
+
 struct WithLogits : Counter {
   int32_t step(int32_t token, int32_t position, float* logits) {
     const int32_t id = next(token, position);
@@ -306,6 +317,13 @@ TEST_CASE("what a class throws is told, and crosses no call", "[step]") {
     CHECK(e.prefill({2, id, 2}) == MKBENCH_FAILED);
     CHECK(e.error() == text);
   }
+}
+
+TEST_CASE("a class may have several open()", "[step]") {
+  const Opened<Overloaded> plain;
+  const Opened<ByConfig> config;
+  CHECK(mkbench_step::frame<Overloaded>(plain.engine).vocab == kVocab);
+  CHECK(mkbench_step::frame<ByConfig>(config.engine).vocab == 7);
 }
 
 TEST_CASE("open() says why it refuses", "[step]") {
