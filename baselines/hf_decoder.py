@@ -9,6 +9,7 @@ import os
 
 # Rows that are copied to a longer place in every step would leave the allocator with pieces of all lengths.
 os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")  # read when torch first uses the card
+os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")  # else each process tells of the same missing packages
 
 try:
     import torch
@@ -98,6 +99,7 @@ class Decoder:
     @staticmethod
     def step_reads(folder):
         from step_reads import step_reads  # only the truth is asked, and a copy of this file stands alone
+        logging.set_verbosity_warning()  # here alone: one process a run
         return step_reads(folder)
 
     def open(self, folder, device, max_context, precision="own", layers="device"):
