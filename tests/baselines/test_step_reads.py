@@ -44,6 +44,14 @@ class StepReads(unittest.TestCase):
         (self.folder / "config.json").write_text(json.dumps(config))
         return self.read(str(self.folder))
 
+    def sizes(self):
+        """Elements by parameter, of the model that was read last."""
+        import torch
+        from transformers import AutoConfig, AutoModelForCausalLM
+        with torch.device("meta"):
+            model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(self.folder))
+        return {name: p.numel() for name, p in model.named_parameters()}
+
     def check(self, found, parameters, rows, states=0):
         self.assertEqual(found, {"fixed": 2 * parameters + states, "rows": rows, "unknown": ""})
 
@@ -96,11 +104,7 @@ class StepReads(unittest.TestCase):
         plain = self.reads("gpt_oss", **keys)
         quantised = {"quantization_config": {"quant_method": "mxfp4"}}
         self.assertIn("no stored tensor is called", self.reads("gpt_oss", **keys, **quantised)["unknown"])
-        import torch
-        from transformers import AutoConfig, AutoModelForCausalLM
-        with torch.device("meta"):
-            model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(self.folder))
-        names = {name: 2 * p.numel() for name, p in model.named_parameters()}
+        names = {name: 2 * size for name, size in self.sizes().items()}
         experts = [name for name in names if name.endswith(("gate_up_proj", "down_proj"))]
         for name in experts:  # half a byte a value, and a byte for each 32
             values = names.pop(name) // 2
@@ -110,6 +114,25 @@ class StepReads(unittest.TestCase):
         of_a_token = 4 * 2 * (32 * 2 * 64 + 64 * 32)
         self.assertEqual(len(experts), 8)
         self.assertEqual(plain["fixed"] - found["fixed"], 2 * of_a_token - of_a_token * 17 // 32)
+
+    def test_a_tensor_of_fp8_counts_a_byte_a_value_and_no_scale(self):
+        config = {"quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}}
+        plain = self.reads("llama")
+        names = {}
+        for name, size in self.sizes().items():
+            names |= {name: size, name + "_scale_inv": 4} if "_proj" in name else {name: 2 * size}
+        stored(self.folder, names)
+        projections = 4 * (DENSE - 2 * 32)  # all but the norms
+        self.assertEqual(plain["fixed"] - self.reads("llama", **config)["fixed"], projections)
+
+    def test_a_model_with_other_parts_reads_as_its_decoder(self):
+        kinds = ["sliding_attention", "full_attention", "sliding_attention", "sliding_attention"]
+        for model_type, keys in (("gemma3", {"sliding_window": 9, "layer_types": kinds}),
+                                 ("qwen3_5", {"layer_types": ["linear_attention"] * 3 + ["full_attention"]})):
+            with self.subTest(model_type):
+                alone = self.reads(model_type + "_text", **keys)
+                self.assertGreater(alone["fixed"], 0, alone["unknown"])
+                self.assertEqual(self.reads(model_type, text_config=COMMON | keys), alone)
 
     def test_what_is_not_known_says_why(self):
         for model_type, keys, why in (
