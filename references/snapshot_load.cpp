@@ -99,7 +99,8 @@ ModelWeights load_folder(const fs::path& folder, const std::string& name,
   weights.sha256 = hashes ? hash.hex() : options.sha256;
   std::error_code ignored;
   if (weights.rounded.empty() && !is_renamed) weights.folder = fs::absolute(folder, ignored);
-  weights.owner = std::move(checkpoint);
+  weights.owner = checkpoint;
+  weights.checkpoint = std::move(checkpoint);
   return weights;
 }
 

@@ -25,7 +25,8 @@ class PluginWeights {
   // The tensors, with Hugging Face's names; a tied head shares the embedding's memory. An outline's
   // are those of its files, by name.
   const std::vector<mkbench_tensor>& tensors() const { return tensors_; }
-  // Throws Error(kIntegrity), naming the first tensor whose bytes have changed.
+  // Throws Error(kIntegrity), naming the first tensor whose bytes have changed, or Error(kBadInput),
+  // naming the model's file that was written to meanwhile.
   void check() const;
 
  private:

@@ -62,11 +62,11 @@ void RegularFile::check_unchanged() const {
   if (fstat(descriptor_, &now) != 0)
     bad_input(path_, fmt::format("cannot stat: {}", std::strerror(errno)));
   if (now.st_size != opened_.st_size)
-    bad_input(path_, fmt::format("changed while it was loaded: {} bytes, {} when it was opened",
-                                 now.st_size, opened_.st_size));
+    bad_input(path_, fmt::format("changed since it was opened: {} bytes, {} then", now.st_size,
+                                 opened_.st_size));
   if (now.st_mtim.tv_sec != opened_.st_mtim.tv_sec ||
       now.st_mtim.tv_nsec != opened_.st_mtim.tv_nsec)
-    bad_input(path_, "was written to while it was loaded");
+    bad_input(path_, "was written to since it was opened");
 }
 
 std::string read_all(int fd) {

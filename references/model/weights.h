@@ -73,7 +73,8 @@ struct ModelWeights {
   // memory. Code that edits a tensor of a copy clears this field.
   std::filesystem::path folder;
   std::shared_ptr<const void> owner;
-  // The open files of a model that only transformers computes (outline.h), which has no matrices here.
+  // The open files; null: the tensors were not read from files. A model that only transformers computes
+  // (outline.h) has no matrices here.
   std::shared_ptr<const Checkpoint> checkpoint{};
 };
 

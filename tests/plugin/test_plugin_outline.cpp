@@ -9,6 +9,7 @@
 #include "references/engine_maker.h"
 #include "references/outline.h"
 #include "references/shared_snapshot.h"
+#include "references/snapshot.h"
 #include "tests/support/catch2.h"
 #include "tests/support/micro_model.h"
 #include "tests/support/plugins.h"
@@ -30,9 +31,9 @@ const std::vector<FileTensor> kTensors = {
 
 class OutlineFolder {
  public:
-  explicit OutlineFolder(const std::vector<FileTensor>& tensors = kTensors) {
+  OutlineFolder() {
     write_file(place_.path() / "config.json", kConfig);
-    write_file(place_.path() / "model.safetensors", safetensors_bytes(tensors));
+    write_file(place_.path() / "model.safetensors", safetensors_bytes(kTensors));
   }
   ModelWeights load() const { return load_outline(place_.path(), "mine"); }
 
@@ -85,6 +86,18 @@ TEST_CASE("a changed tensor of an outline is named", "[plugin]") {
   *static_cast<char*>(const_cast<void*>(copy.tensors()[3].data)) ^= 1;
   const std::string message = error_line(ErrorKind::kIntegrity, [&] { copy.check(); });
   CHECK(message == "engine x: weights: d.video was modified; they are read only");
+}
+
+TEST_CASE("files that were rewritten are named in place of the engine", "[plugin]") {
+  const OutlineFolder outline;
+  const TemporaryFolder family;
+  write_micro_model(family.path());
+  for (const ModelWeights& weights : {outline.load(), load_folder(family.path(), "micro")}) {
+    const PluginWeights copy("engine x", weights, false);
+    const std::string file = (weights.folder / "model.safetensors").string();
+    write_file(file, std::string(std::filesystem::file_size(file) + 1, 'x'));
+    CHECK(error_line([&] { copy.check(); }).find(file + ": changed since it was opened") == 0);
+  }
 }
 
 TEST_CASE("examples for families refuse a model without a record", "[plugin]") {
