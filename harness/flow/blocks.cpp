@@ -215,6 +215,13 @@ class BlockRunner {
     return late;
   }
 
+  // begin_run() with an id that is drawn already, and pending afterwards.
+  void restart(Contestant& c, int32_t late) const {
+    if (!takes_late_id(c)) return start_afresh(*c.engine, truth_->ending_with(late));
+    start_again(*c.engine, c.start, truth_->prompt);
+    c.engine->set_pending(late);
+  }
+
   static bool takes_late_id(const Contestant& c) { return c.engine->capabilities().late_id; }
 
   int32_t draw(std::optional<int> block) {
@@ -320,10 +327,7 @@ class BlockRunner {
     const int process = schedule_.process();
     const int of_process = job_.one_at_a_time ? 0 : schedule_.block_of_process();
     if (!observed_.is_due(c, process, block, of_process)) return;
-    observed_.observe(c, process, block, [&] {
-      const int32_t late = begin_run(c, {});
-      if (takes_late_id(c)) c.engine->set_pending(late);
-    });
+    observed_.observe(c, process, block, [&] { restart(c, draw({})); });
   }
 
   Traces time_decode(Contestant& c, std::optional<int> block, int32_t& late, Sample& sample) {
@@ -361,11 +365,11 @@ class BlockRunner {
     sample.tokens = job_.n_prompt;
     const std::vector<int32_t> more = engine.decode(tokens_ - 1);
     sample.ids.insert(sample.ids.end(), more.begin(), more.end());
-    // Besides the ids, the prompt's KV rows are checked: they must equal the first prefill's.
-    const bool compared = engine.capabilities().snapshots;
+    // Besides the ids, the KV rows are checked: they must equal those behind the first prefill.
+    const bool compared = engine.capabilities().snapshots && engine.capabilities().deterministic;
     return {.launches = launches,
             .kv_rows = compared ? job_.n_prompt : 0,
-            .kv_equal = !compared || has_rows_of(engine, c.start),
+            .kv_equal = !compared || has_rows_of(engine, tokens_, [&] { restart(c, late); }),
             .doubt = first_said({call.doubt, first.doubt, left})};
   }
 
@@ -376,11 +380,8 @@ class BlockRunner {
     const int before = job_.one_at_a_time ? sample.block : schedule_.block_of_process();
     if (job_.n_prompt > 0 || (before > 0 && services_.random(kReceiptShare) != 0))
       return Verdict::kPass;
-    StateReceipt receipt = take_state_receipt(*c.engine, vocab_, sample.ids, [&] {
-      if (!takes_late_id(c)) return start_afresh(*c.engine, truth_->ending_with(late));
-      start_again(*c.engine, c.start, truth_->prompt);
-      c.engine->set_pending(late);
-    });
+    StateReceipt receipt =
+        take_state_receipt(*c.engine, vocab_, sample.ids, [&] { restart(c, late); });
     sample.state_checked = receipt.compared;
     path.insert(path.end(), receipt.further.begin(), receipt.further.end());
     const auto expected = truth_->expected(late, static_cast<int>(path.size()));

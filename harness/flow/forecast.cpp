@@ -155,7 +155,7 @@ TimedSteps timed_steps(const CaseJob& job, int blocks) {
   TimedSteps steps;
   steps.processes = process_count(job);
   const double processes = steps.processes;
-  steps.bare = static_cast<double>(n) * blocks;
+  steps.bare = static_cast<double>(n) * blocks * (job.n_prompt > 0 ? 2 : 1);  // twice for KV rows
   if (job.warmup_by_time)
     steps.warm_up_s = kSettledWarmUpS * processes;
   else

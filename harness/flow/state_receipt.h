@@ -21,8 +21,9 @@ struct StateReceipt {
   std::vector<int32_t> further{};
 };
 
-// Restores `start`; false if the KV rows below it are not those of then.
-bool has_rows_of(Engine& engine, const Snapshot& start);
+// True if the engine's rows are those of `steps` steps behind `restart`. A restore alone shows nothing
+// of an engine that goes back to a copy of its own: it compares the copy with itself.
+bool has_rows_of(Engine& engine, int steps, const std::function<void()>& restart);
 
 // The engine has just emitted `ids`. It continues with logits; then `restart` sets it to its start,
 // with the same input pending, and it runs the same path with logits throughout. Ids, the last

@@ -177,8 +177,15 @@ TEST_CASE("prefill tests are checked by their KV rows and by the tokens that fol
   bench.scripts["kernel"].kv_checksum = [](int prefills) {
     return static_cast<uint64_t>(prefills);
   };
-  const CaseReport other = bench.run();
-  CHECK(engine_of(other, "kernel").verdict == Verdict::kNondeterministic);
+  for (const bool copies : {false, true}) {
+    bench.scripts["kernel"].copies = copies;
+    const CaseReport other = bench.run();
+    CHECK(engine_of(other, "kernel").verdict == Verdict::kNondeterministic);
+  }
+  bench.scripts["kernel"].deterministic = false;  // as it says itself
+  const CaseReport declared = bench.run();
+  CHECK(engine_of(declared, "kernel").verdict == Verdict::kPassLive);
+  CHECK(engine_of(declared, "kernel").samples[0].receipts_checked == kPrefillCheckTokens);
 }
 
 TEST_CASE("ablations come after the samples and decide nothing") {

@@ -96,7 +96,7 @@ TEST_CASE("a case is foretold to the token, the row and the opening") {
        scoring + 2 * 8 * 8 * 5},
       {"rows", [](CaseJob& job) { job.ids.assign(41, 3); }, timing + 2 * 20, scoring + 20},
       {"prefills", [](CaseJob& job) { job.ids.clear(), job.n_prompt = 40, job.n_gen = 0; },
-       2 * (2 * 4 * kPrefillCheckTokens + 4 * 26.5), 66.5 + 20 + 2 * 3 * kPrefillCheckTokens * 5},
+       2 * (2 * 7 * kPrefillCheckTokens + 4 * 26.5), 66.5 + 20 + 2 * 3 * kPrefillCheckTokens * 5},
       {"processes", [](CaseJob& job) { job.processes = 3; }, 2 * (2 * (6 * 8 + 3 * 24) + 3 * 66.5),
        scoring},
       {"one at a time", [](CaseJob& job) { job.one_at_a_time = true; },

@@ -285,7 +285,8 @@ TEST_CASE("an engine sets out again by snapshot, by going back, or by a new pref
        {Row{true, true, false, 1, 6, "restore poison ", "label | decode . audit "},
         Row{false, true, false, 1, 6, "rewind poison ", "label | decode . audit "},
         Row{false, false, false, 7, 7, "reset poison prefill ", "label | decode . audit "},
-        Row{true, true, true, 4, 4, "reset poison ", "| prefill decode . decode restore audit "}}) {
+        Row{true, true, true, 4, 4, "reset poison ",
+            "| prefill decode . decode restore poison decode audit "}}) {
     Bench bench;
     if (row.prefill) {
       bench.references.clear();

@@ -32,6 +32,7 @@ struct Script {
   std::function<uint64_t(int prefill)> kv_checksum;  // over all rows; `prefill` counts prefills
   std::function<double(int decode)> event_ms;        // time of the decode; 0: no event clock
   std::function<int32_t(const std::vector<int32_t>&)> rule;  // next token, from all ids so far
+  bool copies = false;  // restore() brings back rows that save() copied, in place of comparing them
   // Makes skip_to() work.
   bool skips = false;
   int context_limit = 0;  // 0: it has room for 4,096 positions
@@ -106,7 +107,10 @@ class ScriptedEngine : public Engine {
   }
   void set_pending(int32_t id) override { pending_ = history_.back() = id; }
   Snapshot save() override {
-    return {position_, pending_, script_.kv_checksum ? script_.kv_checksum(prefills_) : 0};
+    return {position_,
+            pending_,
+            script_.kv_checksum ? script_.kv_checksum(prefills_) : 0,
+            {static_cast<float>(prefills_)}};
   }
   void rewind(int position) override {
     tell("rewind");
@@ -115,6 +119,7 @@ class ScriptedEngine : public Engine {
   }
   void restore(const Snapshot& s) override {
     tell("restore");
+    if (script_.copies) prefills_ = static_cast<int>(s.derived.at(0));
     if (save().kv_checksum != s.kv_checksum)
       throw Error(ErrorKind::kIntegrity, "scripted: restore: rows were modified");
     position_ = s.position;
