@@ -22,9 +22,8 @@ constexpr double kMostSteps = 0.9;
 // Median logit error in the last quarter of the cache lengths over that in the first. That of the
 // bf16 baseline of the eight committed references with logits is 0.81 to 1.10.
 constexpr double kGrows = 2, kFlat = 1.25;
-// Logarithms of the largest chance at which ids form a pattern: one test, and one of many moduli.
+// Logarithms of the largest chance at which ids form a pattern: one test, and one of many spans.
 const double kRare = std::log(1e-3), kVeryRare = std::log(1e-6);
-constexpr int kLargestModulus = 64;
 // A factor is printed if it explains 99 % of the squared error.
 constexpr double kLeftByScaling = 0.01;
 // A logit is off over kNear times the baseline's largest error, as an engine of the baseline's class
@@ -128,17 +127,6 @@ std::string late(const Steps& seen) {
       late, all);
 }
 
-// The smallest modulus that puts all ids into one class, and that `takes` accepts; 0: none.
-template <typename Takes>
-int modulus_of(const std::set<int32_t>& ids, const Takes& takes) {
-  for (int m = 2; m <= kLargestModulus; ++m) {
-    const bool one_class =
-        std::all_of(ids.begin(), ids.end(), [&](int32_t id) { return id % m == *ids.begin() % m; });
-    if (one_class && takes(m)) return m;
-  }
-  return 0;
-}
-
 // Where ids are not the argmax of the engine's own logits: whether they are of the same logit. Else
 // whether the ids that should have been emitted there, or at wrong steps, are a block.
 std::string by_argmax(const Steps& seen) {
@@ -158,22 +146,13 @@ std::string by_argmax(const Steps& seen) {
         equal, other);
   if (lost.empty() || won.empty()) return "";
   const auto n = static_cast<double>(lost.size()), others = static_cast<double>(won.size());
-  const auto line = [&](const std::string& block) {
-    return fmt::format(
-        "no emitted id is {0}, and {1} always is", block,
-        other > 0 ? "where the id is not the argmax of the engine's own logits, that argmax"
-                  : "the right id of a wrong step");
-  };
   // The chance that the n largest of n + others ids in random order are just these n.
   const double apart = std::lgamma(n + 1) + std::lgamma(others + 1) - std::lgamma(n + others + 1);
-  if (*lost.begin() > *won.rbegin() && apart <= kRare)
-    return line(fmt::format("{} or more", *lost.begin()));
-  const int m = modulus_of(lost, [&](int by) {
-    return (1 - n) * std::log(by) + others * std::log(1 - 1.0 / by) <= kVeryRare &&
-           std::none_of(won.begin(), won.end(),
-                        [&](int32_t id) { return id % by == *lost.begin() % by; });
-  });
-  return m == 0 ? "" : line(fmt::format("{} modulo {}", *lost.begin() % m, m));
+  if (*lost.begin() <= *won.rbegin() || apart > kRare) return "";
+  return fmt::format("no emitted id is {} or more, and {} always is", *lost.begin(),
+                     other > 0
+                         ? "where the id is not the argmax of the engine's own logits, that argmax"
+                         : "the right id of a wrong step");
 }
 
 // Logarithm of the chance that `off` of n steps, drawn at random, are all among the last `later`.
@@ -247,7 +226,7 @@ std::string by_depth(const Steps& seen) {
       seen[seen.size() - quarter].rows);
 }
 
-// "ids 256 to 511", "ids 3, 9", "ids that are 5 modulo 7"; empty if they form no pattern.
+// "ids 256 to 511", "ids 3, 9"; empty if they form no pattern.
 std::string pattern_of(const std::set<int32_t>& ids, int vocab) {
   const auto n = static_cast<double>(ids.size());
   if (ids.size() <= kListedIds)
@@ -257,8 +236,7 @@ std::string pattern_of(const std::set<int32_t>& ids, int vocab) {
   const double outside = (vocab - span) * std::log(std::max(1 - n / span, 1e-3));
   if (2 * n >= span && outside <= kVeryRare)
     return fmt::format("ids {} to {}", *ids.begin(), *ids.rbegin());
-  const int m = modulus_of(ids, [&](int by) { return n >= 0.75 * vocab / by; });
-  return m == 0 ? "" : fmt::format("ids that are {} modulo {}", *ids.begin() % m, m);
+  return "";
 }
 
 // Errors of logits against the truth's, less their median.

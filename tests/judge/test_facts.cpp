@@ -217,18 +217,6 @@ TEST_CASE("facts: ids that are never emitted, by the argmax of the engine's logi
   Run once({5}, 30);
   once.change(from_row(22), emits(5)).seen[0].forced.id = 22;
   CHECK_THAT(once.facts(), !ContainsText("no emitted id"));
-  // Every fourth id: 4^-(n - 1) x 0.75^emitted is under 1e-6 with 7 of 28 ids, not with 6 of 27.
-  for (const int steps : {27, 28}) {
-    Run fourth({4}, steps);
-    fourth.change([](const SeenStep& s) { return Run::truth(s) % 4 == 3; }, emits(5));
-    INFO(fourth.facts());
-    CHECK(holds_fact(fourth.facts(), "no emitted id is 3 modulo 4") == (steps == 28));
-  }
-  for (const int by : {2, 40}) {
-    Run other({4}, 200);
-    other.change([=](const SeenStep& s) { return Run::truth(s) % by == 1; }, emits(4));
-    CHECK_THAT(other.facts(), ContainsText("no emitted id is 1 modulo " + std::to_string(by)));
-  }
 }
 
 TEST_CASE("facts: the cache length from which steps are wrong") {
@@ -384,7 +372,7 @@ TEST_CASE("facts: the ids whose logits are off, alone") {
         "at this step the logits of id 63 alone are off (of 64 ids)");
   CHECK_THAT(off([](int i) { return i % 10 == 3; }),
              ContainsText("of ids 3, 13, 23, 33, 43, 53, 63"));
-  CHECK_THAT(off([](int i) { return i % 8 == 3; }), ContainsText("of ids that are 3 modulo 8"));
+  CHECK(off([](int i) { return i % 8 == 3; }).empty());  // eight ids, and no pattern
   CHECK(off([](int i) { return i >= 40; }) ==
         "at this step the logits of ids 40 to 63 alone are off (of 64 ids)");
   // Half of the span at least, and not all of the vocabulary.
@@ -392,12 +380,6 @@ TEST_CASE("facts: the ids whose logits are off, alone") {
   CHECK(off([](int i) { return (i > 7 && i < 19) || i == 32; }).empty());
   CHECK(off([](int i) { return i < 30 || i == 61; }).empty());
   CHECK_THAT(off([](int i) { return i >= 8 && i < 20; }), ContainsText("of ids 8 to 19 alone"));
-  CHECK_THAT(off([](int i) { return i % 4 == 1; }),
-             ContainsText("of ids that are 1 modulo 4 alone"));
-  CHECK_THAT(off([](int i) { return i % 4 == 1 && i > 16; }),
-             ContainsText("of ids that are 1 modulo 4 alone"));  // 12 of its 16
-  CHECK(off([](int i) { return i % 4 == 1 && i > 20; }).empty());
-  CHECK(off([](int i) { return i * i % 7 == 2 && i > 3; }).empty());  // no pattern
   // More than half of the ids: what the others have in common is then no yardstick.
   CHECK(facts_of([](int i, float z) { return i < 31 ? z : z + 0.1F * i; }).empty());
   CHECK_FALSE(facts_of([](int i, float z) { return i < 33 ? z : z + 0.1F * i; }).empty());
