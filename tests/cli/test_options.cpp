@@ -49,61 +49,14 @@ TEST_CASE("an empty command line is the main job with the documented defaults") 
 }
 
 TEST_CASE("every flag reaches its option") {
-  const RunSettings o = settings_of({"run",
-                                     "--compare",
-                                     "eager",
-                                     "--engine",
-                                     "ring,plain,host-twin",
-                                     "--model",
-                                     "tiny,synthetic:deep",
-                                     "--device",
-                                     "cpu",
-                                     "--gpu",
-                                     "1",
-                                     "-p",
-                                     "16",
-                                     "-n",
-                                     "8,16",
-                                     "-d",
-                                     "0-4*2",
-                                     "--blocks",
-                                     "3",
-                                     "--max-blocks",
-                                     "5",
-                                     "--target-rel-ci",
-                                     "0.01",
-                                     "--time-anyway",
-                                     "--warmup",
-                                     "0",
-                                     "--order",
-                                     "random",
-                                     "--seed",
-                                     "18446744073709551615",
-                                     "--confidence",
-                                     "0.9",
-                                     "--parity",
-                                     "prompt",
-                                     "--parity-table",
-                                     "--reference",
-                                     "refs",
-                                     "--require-reference",
-                                     "-o",
-                                     "csv",
-                                     "--out",
-                                     "folder",
-                                     "--no-plot",
-                                     "--nvtx",
-                                     "off",
-                                     "--timeout",
-                                     "1.5",
-                                     "--in-process",
-                                     "--ablations",
-                                     "--list-devices",
-                                     "--dry-run",
-                                     "-q",
-                                     "-v",
-                                     "--plant-fault",
-                                     "rope_theta"});
+  const RunSettings o = settings_of(
+      words("run --compare eager --engine ring,plain,host-twin --model tiny,synthetic:deep "
+            "--device cpu --gpu 1 -p 16 -n 8,16 -d 0-4*2 --blocks 3 --max-blocks 5 "
+            "--target-rel-ci 0.01 --time-anyway --warmup 0 --order random --seed "
+            "18446744073709551615 --confidence 0.9 --parity prompt --parity-table "
+            "--reference refs --require-reference -o csv --out folder --no-plot --nvtx off "
+            "--timeout 1.5 --in-process --ablations --list-devices --dry-run -q -v "
+            "--plant-fault rope_theta"));
   CHECK(o.engines == std::vector<std::string>{"ring", "plain", "host-twin"});
   CHECK(o.models == std::vector<std::string>{"tiny", "synthetic:deep"});
   CHECK(o.device == DeviceChoice::kCpu);

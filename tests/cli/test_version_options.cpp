@@ -5,14 +5,13 @@ using namespace mkbench;
 using namespace mkbench::testing;
 
 TEST_CASE("flags of two versions: gate, baselines of a run, and the history") {
-  const std::vector<std::string> words = {
-      "gate",         "a",  "b",    "--max-regress", "0.03", "--fail-on",
-      "inconclusive", "-o", "json", "--junit",       "j.xml"};
-  CHECK(settings_of<CommandSettings>(words).arguments == std::vector<std::string>{"a", "b"});
-  const auto gate = settings_of<GateLimits>(words),
+  const std::vector<std::string> given =
+      words("gate a b --max-regress 0.03 --fail-on inconclusive -o json --junit j.xml");
+  CHECK(settings_of<CommandSettings>(given).arguments == std::vector<std::string>{"a", "b"});
+  const auto gate = settings_of<GateLimits>(given),
              plain = settings_of<GateLimits>({"gate", "a", "b"});
   CHECK((gate.max_regress == 0.03 && gate.fails_inconclusive));
-  CHECK((value_of(words, "output") == "json" && value_of(words, "junit") == "j.xml"));
+  CHECK((value_of(given, "output") == "json" && value_of(given, "junit") == "j.xml"));
   CHECK_FALSE((plain.max_regress || plain.fails_inconclusive));
   CHECK(holds(refusal({"gate", "a"}), "gate: found 1 reports, wanted two"));
   CHECK(holds(refusal({"gate", "a", "b", "-o", "csv"}), "'csv' is not one of md, json"));

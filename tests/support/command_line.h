@@ -1,8 +1,10 @@
 // Command lines as tests give them to the parser.
 #pragma once
 
+#include <iterator>
 #include <map>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -13,6 +15,12 @@
 namespace mkbench::testing {
 
 using Variables = std::map<std::string, std::string>;
+
+// The words of a command line that has no empty ones.
+inline std::vector<std::string> words(const std::string& line) {
+  std::istringstream in(line);
+  return {std::istream_iterator<std::string>(in), {}};
+}
 
 inline ParsedCommandLine parse(const std::vector<std::string>& args,
                                const Variables& variables = {}) {

@@ -14,6 +14,15 @@ using Named = std::vector<std::string>;
 
 constexpr const char* kFile = "model.safetensors";
 
+// The cases, each of which is added by its row, defect, change and what the message must name.
+struct Table {
+  void add(const char* row, const std::string& what, std::function<void(const fs::path&)> make,
+           Named named, std::vector<std::string> options = {}) {
+    cases.push_back({row, what, std::move(make), std::move(named), std::move(options)});
+  }
+  std::vector<InputCase> cases;
+};
+
 // Makes a case that replaces the weights file by `bytes`.
 auto file_of(std::string bytes) {
   return [bytes = std::move(bytes)](const fs::path& folder) { write_file(folder / kFile, bytes); };
@@ -47,42 +56,34 @@ auto with_dtype(const std::string& dtype, size_t bytes) {
   };
 }
 
-void add_size_cases(std::vector<InputCase>& cases) {
+void add_size_cases(Table& table) {
   for (const size_t size : {0, 1, 7})
-    cases.push_back({"S1",
-                     std::to_string(size) + " bytes",
-                     file_of(std::string(size, '\x07')),
-                     {kFile, std::to_string(size) + " bytes", "needs 8"}});
-  cases.push_back({"S2", "N = 0", file_of(container("", "abcd")), {kFile, "empty header"}});
+    table.add("S1", std::to_string(size) + " bytes", file_of(std::string(size, '\x07')),
+              {kFile, std::to_string(size) + " bytes", "needs 8"});
+  table.add("S2", "N = 0", file_of(container("", "abcd")), {kFile, "empty header"});
   for (const size_t size : {1, 2, 3, 4, 5, 6, 7})
-    cases.push_back({"S3",
-                     "N = " + std::to_string(size),
-                     file_of(container(("{" + kSoundEntry + "}").substr(0, size), "abcd")),
-                     {"not JSON at byte"}});
-  cases.push_back({"S4",
-                   "N one above the cap, in a file that has it",
-                   [](const fs::path& folder) {
-                     write_file(folder / kFile, size_field((16 << 20) + 1) + "{");
-                     fs::resize_file(folder / kFile, 32 << 20);
-                   },
-                   {"16777217", "cap of 16777216"}});
+    table.add("S3", "N = " + std::to_string(size),
+              file_of(container(("{" + kSoundEntry + "}").substr(0, size), "abcd")),
+              {"not JSON at byte"});
+  table.add("S4", "N one above the cap, in a file that has it",
+            [](const fs::path& folder) {
+              write_file(folder / kFile, size_field((16 << 20) + 1) + "{");
+              fs::resize_file(folder / kFile, 32 << 20);
+            },
+            {"16777217", "cap of 16777216"});
   const std::pair<uint64_t, const char*> wraps[] = {{uint64_t{1} << 63, "9223372036854775808"},
                                                     {~uint64_t{0}, "18446744073709551615"},
                                                     {~uint64_t{7}, "18446744073709551608"}};
   for (const auto& [size, text] : wraps)
-    cases.push_back({"S5",
-                     std::string("N = ") + text,
-                     file_of(size_field(size) + "{}      "),
-                     {text, "the file has 16 bytes"}});
-  cases.push_back({"S6",
-                   "one byte short of the header",
-                   file_of(size_field(60) + std::string(59, ' ')),
-                   {"header size 60", "59 bytes", "truncated?"}});
+    table.add("S5", std::string("N = ") + text, file_of(size_field(size) + "{}      "),
+              {text, "the file has 16 bytes"});
+  table.add("S6", "one byte short of the header", file_of(size_field(60) + std::string(59, ' ')),
+            {"header size 60", "59 bytes", "truncated?"});
 }
 
-void add_json_cases(std::vector<InputCase>& cases) {
+void add_json_cases(Table& table) {
   const auto header = [&](const char* row, const char* what, const std::string& text, Named named) {
-    cases.push_back({row, what, file_of(container(text, "abcd")), std::move(named)});
+    table.add(row, what, file_of(container(text, "abcd")), std::move(named));
   };
   header("S7", "stray byte", "{\"a\xff\":{}}", {"UTF-8", "byte 3"});
   header("S7", "overlong", "{\"\xc0\x80\":{}}", {"UTF-8", "byte 2"});
@@ -113,13 +114,12 @@ void add_json_cases(std::vector<InputCase>& cases) {
   for (int i = 0; i < 66'000; ++i)
     many += (i == 0 ? "" : ",") + entry(std::to_string(i), "\"U8\"", "[0]", "[0,0]");
   header("S12", "66,000 tensors", many + "}", {"66000 tensors", "at most 65536"});
-  cases.push_back({"S12",
-                   "string of 50 MB",
-                   [](const fs::path& folder) {
-                     write_file(folder / kFile,
-                                container("{\"" + std::string(50'000'000, 'x') + "\":0}", ""));
-                   },
-                   {"cap of 16777216"}});
+  table.add("S12", "string of 50 MB",
+            [](const fs::path& folder) {
+              write_file(folder / kFile,
+                         container("{\"" + std::string(50'000'000, 'x') + "\":0}", ""));
+            },
+            {"cap of 16777216"});
   header("S12", "string of 15 MB", "{\"" + std::string(15'000'000, 'x') + "\":0}",
          {"(15000000 bytes)"});
   header("S13", "two tensors of one name", "{" + kSoundEntry + "," + kSoundEntry + "}",
@@ -129,10 +129,10 @@ void add_json_cases(std::vector<InputCase>& cases) {
          {"duplicate key 'shape'", "'a'"});
 }
 
-void add_field_cases(std::vector<InputCase>& cases) {
+void add_field_cases(Table& table) {
   const auto header = [&](const char* row, const std::string& what, const std::string& text,
                           Named named) {
-    cases.push_back({row, what, file_of(container(text, "abcd")), std::move(named)});
+    table.add(row, what, file_of(container(text, "abcd")), std::move(named));
   };
   header("S15", "__metadata__ as a tensor",
          "{" + entry("__metadata__", "\"BF16\"", "[2]", "[0,4]") + "}",
@@ -158,13 +158,11 @@ void add_field_cases(std::vector<InputCase>& cases) {
   const std::pair<const char*, size_t> types[] = {
       {"F64", 128}, {"U16", 32}, {"F8_E4M3", 16}, {"I8", 16}, {"F4", 8}};
   for (const auto& [dtype, bytes] : types)
-    cases.push_back({"S19",
-                     dtype,
-                     with_dtype(dtype, bytes),
-                     {"'model.layers.1.self_attn.k_proj.weight'", std::string("dtype is ") + dtype,
-                      "wanted BF16, F16 or F32: save the model in one of these"}});
-  cases.push_back({"S19", "F16: legal", with_dtype("F16", 32), {}});
-  cases.push_back({"S19", "F32: legal", with_dtype("F32", 64), {}});
+    table.add("S19", dtype, with_dtype(dtype, bytes),
+              {"'model.layers.1.self_attn.k_proj.weight'", std::string("dtype is ") + dtype,
+               "wanted BF16, F16 or F32: save the model in one of these"});
+  table.add("S19", "F16: legal", with_dtype("F16", 32), {});
+  table.add("S19", "F32: legal", with_dtype("F32", 64), {});
   const std::pair<const char*, const char*> elements[] = {
       {"-1", "-1"},     {"1.5", "1.5"}, {"\"3\"", "'3'"}, {"true", "true"},
       {"null", "null"}, {"2e0", "2.0"}, {"-0", "0"},      {"[2]", "an array"}};
@@ -180,9 +178,9 @@ void add_field_cases(std::vector<InputCase>& cases) {
            {"not JSON at byte"});
 }
 
-void add_arithmetic_cases(std::vector<InputCase>& cases) {
+void add_arithmetic_cases(Table& table) {
   const auto shape = [&](const char* row, const std::string& text, Named named) {
-    cases.push_back({row, text.substr(0, 60), file_of(one(text)), std::move(named)});
+    table.add(row, text.substr(0, 60), file_of(one(text)), std::move(named));
   };
   shape("S21", "[9223372036854775809]", {"'a'", "overflow", "[9223372036854775809]"});
   shape("S21", "[18446744073709551616]",
@@ -194,19 +192,18 @@ void add_arithmetic_cases(std::vector<InputCase>& cases) {
   std::string ones = "[1";
   for (int i = 1; i < 1'000'000; ++i) ones += ",1";
   shape("S23", ones + "]", {"'a'", "rank 1000000", "at most 8"});
-  cases.push_back({"S24",
-                   "a norm without elements",
-                   [](const fs::path& folder) {
-                     std::vector<FileTensor> tensors = micro_tensors();
-                     FileTensor& norm = find_tensor(tensors, "model.norm.weight");
-                     norm.shape = {0};
-                     norm.data.clear();
-                     write_file(folder / kFile, safetensors_bytes(tensors));
-                   },
-                   {"'model.norm.weight'", "shape is [0]", "wanted [4]"}});
+  table.add("S24", "a norm without elements",
+            [](const fs::path& folder) {
+              std::vector<FileTensor> tensors = micro_tensors();
+              FileTensor& norm = find_tensor(tensors, "model.norm.weight");
+              norm.shape = {0};
+              norm.data.clear();
+              write_file(folder / kFile, safetensors_bytes(tensors));
+            },
+            {"'model.norm.weight'", "shape is [0]", "wanted [4]"});
 
   const auto offsets = [&](const char* row, const std::string& text, Named named) {
-    cases.push_back({row, text, file_of(one("[2]", text)), std::move(named)});
+    table.add(row, text, file_of(one("[2]", text)), std::move(named));
   };
   offsets("S25", "[0]", {"'a'", "data_offsets", "array of 1"});
   offsets("S25", "[0,4,4]", {"'a'", "data_offsets", "array of 3"});
@@ -225,19 +222,17 @@ void add_arithmetic_cases(std::vector<InputCase>& cases) {
   offsets("S28", "[8,12]", {"'a'", "8 bytes missing"});
   offsets("S28", "[18446744073709551611,18446744073709551615]",
           {"'a'", "beyond the data", "the file has"});
-  cases.push_back({"S27",
-                   "F4 that ends within a byte",
-                   file_of(container("{" + entry("a", "\"F4\"", "[3]", "[0,2]") + "}", "ab")),
-                   {"'a'", "12 bits", "whole bytes"}});
+  table.add("S27", "F4 that ends within a byte",
+            file_of(container("{" + entry("a", "\"F4\"", "[3]", "[0,2]") + "}", "ab")),
+            {"'a'", "12 bits", "whole bytes"});
 }
 
-void add_cover_cases(std::vector<InputCase>& cases) {
+void add_cover_cases(Table& table) {
   const auto pair = [&](const char* row, const char* what, const char* first, const char* second,
                         size_t data, Named named) {
     const std::string header =
         "{" + entry("a", "\"U8\"", "[4]", first) + "," + entry("b", "\"U8\"", "[4]", second) + "}";
-    cases.push_back(
-        {row, what, file_of(container(header, std::string(data, 'x'))), std::move(named)});
+    table.add(row, what, file_of(container(header, std::string(data, 'x'))), std::move(named));
   };
   pair("S29", "begins at 1", "[1,5]", "[5,9]", 9, {"'a'", "begins at 1", "wanted 0"});
   pair("S30", "hole of one byte", "[0,4]", "[5,9]", 9, {"'a'", "'b'", "hole of 1 bytes"});
@@ -247,51 +242,42 @@ void add_cover_cases(std::vector<InputCase>& cases) {
        {"'b'", "5 bytes missing", "truncated?"});
   pair("S33", "four bytes too many", "[0,4]", "[4,8]", 12, {"4 extra bytes"});
   for (const size_t residue : {1, 3, 7})
-    cases.push_back({"S34",
-                     "N % 8 = " + std::to_string(residue) + ": legal",
-                     [residue](const fs::path& folder) {
-                       write_file(folder / kFile, safetensors_bytes(micro_tensors(), residue));
-                     },
-                     {}});
+    table.add("S34", "N % 8 = " + std::to_string(residue) + ": legal",
+              [residue](const fs::path& folder) {
+                write_file(folder / kFile, safetensors_bytes(micro_tensors(), residue));
+              },
+              {});
 }
 
-void add_foreign_cases(std::vector<InputCase>& cases) {
-  cases.push_back(
-      {"S35",
-       "pointer",
-       file_of(
-           "version https://git-lfs.github.com/spec/v1\noid "
-           "sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\nsize 12345\n"),
-       {"Git LFS pointer", "oid sha256:4d7a2146", "size 12345"}});
-  cases.push_back({"S36",
-                   "HTML",
-                   file_of("<!DOCTYPE html>\n<html><body>502 Bad Gateway</body></html>\n"),
-                   {"first bytes", "<!DOCTYPE html>"}});
-  cases.push_back({"S36",
-                   "JSON",
-                   file_of(R"({"error":"Repository not found"})"),
-                   {"first bytes", R"({"error":"Repository)"}});
-  cases.push_back({"S37",
-                   "pickle",
-                   file_of(std::string("\x80\x02}q\x00(X\x0a\x00\x00\x00model", 16)),
-                   {"pickle"}});
-  cases.push_back({"S37",
-                   "zip",
-                   file_of(std::string("PK\x03\x04\x00\x00\x08\x08\x00\x00\x00\x00", 12)),
-                   {"zip", "PyTorch"}});
-  cases.push_back(
-      {"S37", "GGUF", file_of(std::string("GGUF\x03\x00\x00\x00\x23\x01\x00\x00", 12)), {"GGUF"}});
+void add_foreign_cases(Table& table) {
+  table.add(
+      "S35", "pointer",
+      file_of(
+          "version https://git-lfs.github.com/spec/v1\noid "
+          "sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\nsize 12345\n"),
+      {"Git LFS pointer", "oid sha256:4d7a2146", "size 12345"});
+  table.add("S36", "HTML", file_of("<!DOCTYPE html>\n<html><body>502 Bad Gateway</body></html>\n"),
+            {"first bytes", "<!DOCTYPE html>"});
+  table.add("S36", "JSON", file_of(R"({"error":"Repository not found"})"),
+            {"first bytes", R"({"error":"Repository)"});
+  table.add("S37", "pickle", file_of(std::string("\x80\x02}q\x00(X\x0a\x00\x00\x00model", 16)),
+            {"pickle"});
+  table.add("S37", "zip", file_of(std::string("PK\x03\x04\x00\x00\x08\x08\x00\x00\x00\x00", 12)),
+            {"zip", "PyTorch"});
+  table.add("S37", "GGUF", file_of(std::string("GGUF\x03\x00\x00\x00\x23\x01\x00\x00", 12)),
+            {"GGUF"});
 }
 
-void add_file_system_cases(std::vector<InputCase>& cases) {
+void add_file_system_cases(Table& table) {
   const auto instead = [&](const char* what, auto make, Named named) {
     named.push_back(kFile);
-    cases.push_back({"S38", what,
-                     [make](const fs::path& folder) {
-                       fs::remove(folder / kFile);
-                       make(folder / kFile);
-                     },
-                     std::move(named)});
+    table.add(
+        "S38", what,
+        [make](const fs::path& folder) {
+          fs::remove(folder / kFile);
+          make(folder / kFile);
+        },
+        std::move(named));
   };
   instead("directory", [](const fs::path& path) { fs::create_directory(path); },
           {"Is a directory"});
@@ -308,30 +294,24 @@ void add_file_system_cases(std::vector<InputCase>& cases) {
             fs::permissions(path, fs::perms::none);
           },
           {"Permission denied"});
-  cases.push_back({"S39",
-                   "shrinks to its half",
-                   [](const fs::path&) {},
-                   {kFile, "ends at byte", "when it was opened"},
-                   {"--shrink-to", "2000"}});
-  cases.push_back({"S39",
-                   "shrinks to nothing",
-                   [](const fs::path&) {},
-                   {kFile, "ends at byte", "when it was opened"},
-                   {"--shrink-to", "0"}});
+  table.add("S39", "shrinks to its half", [](const fs::path&) {},
+            {kFile, "ends at byte", "when it was opened"}, {"--shrink-to", "2000"});
+  table.add("S39", "shrinks to nothing", [](const fs::path&) {},
+            {kFile, "ends at byte", "when it was opened"}, {"--shrink-to", "0"});
 }
 
 }  // namespace
 
 std::vector<InputCase> container_cases() {
-  std::vector<InputCase> cases;
-  add_size_cases(cases);
-  add_json_cases(cases);
-  add_field_cases(cases);
-  add_arithmetic_cases(cases);
-  add_cover_cases(cases);
-  add_foreign_cases(cases);
-  add_file_system_cases(cases);
-  return cases;
+  Table table;
+  add_size_cases(table);
+  add_json_cases(table);
+  add_field_cases(table);
+  add_arithmetic_cases(table);
+  add_cover_cases(table);
+  add_foreign_cases(table);
+  add_file_system_cases(table);
+  return table.cases;
 }
 
 }  // namespace mkbench::testing
