@@ -31,9 +31,7 @@ class Files(unittest.TestCase):
 
     def test_planted_keys(self):
         for good, bad, said in [('"remoteUser": "mkbench"', '"remoteUser": "root"', "remoteUser: root is not"),
-                                ('"build": {', '"biuld": {', "build: missing"), ('"name"', '"nmae"', "nmae: unknown"),
-                                ('"name": "mkbench",', '"name": "mkbench"', "not JSON"), ('"Dockerfile"', '"Containerfile"', "build: found"),
-                                ('"mounts": [', '"mounts": "", "postCreateCommand": [', "mounts: found str, wanted"),
+                                ('"Dockerfile"', '"Containerfile"', "build: found"),
                                 ("target=/cache,", "target=/src/c,", "mounts: found ['/mkbench/build', '/src/c']"),
                                 ('"workspaceFolder": "/mkbench"', '"workspaceFolder": "/src"', "/src is not"),
                                 ("target=/mkbench,type=bind", "target=/src,type=bind", "its target is not /mkbench")]:
