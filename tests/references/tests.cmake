@@ -8,7 +8,7 @@ add_executable(load_probe references/load_probe.cpp)
 target_link_libraries(load_probe PRIVATE mkbench_options mkbench_references)
 
 # A minute under the sanitizers: some 300 programs are started.
-mkbench_test(test_input_tables LABEL host LIBS mkbench_input_cases TIMEOUT 300)
+mkbench_test(test_input_tables LABEL host LIBS mkbench_device mkbench_input_cases TIMEOUT 300)
 target_compile_definitions(test_input_tables PRIVATE MKBENCH_LOAD_PROBE="$<TARGET_FILE:load_probe>")
 add_dependencies(test_input_tables load_probe)
 
