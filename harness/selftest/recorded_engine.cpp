@@ -11,15 +11,15 @@
 namespace mkbench {
 namespace {
 
-class Replay final : public Engine {
+// What both engines of this file share: neither snapshots nor poison.
+class BareEngine : public Engine {
  public:
-  Replay(std::shared_ptr<const Recording> recording, ReplayOptions options)
-      : recording_(std::move(recording)), options_(std::move(options)) {}
+  BareEngine(const char* name, int context) : name_(name), context_(context) {}
 
   EngineCapabilities capabilities() const override {
-    return {.name = "recorded",
+    return {.name = name_,
             .device = "cpu",
-            .max_context = 4096,
+            .max_context = context_,
             .logits = true,
             .one_launch = true,
             .forced = true,
@@ -27,9 +27,33 @@ class Replay final : public Engine {
             .poison = false,
             .counted = true};
   }
+  void poison() override {}
+  Snapshot save() override { throw no_snapshots(); }
+  void restore(const Snapshot&) override { throw no_snapshots(); }
+  int64_t launch_count() const override { return launches_; }
+  DecodeTimes last_times() const override { return {}; }
+  Progress progress() const override { return {position(), -1, {}}; }
+
+ protected:
+  int64_t launches_ = 0;
+
+ private:
+  Error no_snapshots() const {
+    return {ErrorKind::kBadInput, std::string(name_) + ": no snapshots"};
+  }
+
+  const char* const name_;
+  const int context_;
+};
+
+class Replay final : public BareEngine {
+ public:
+  Replay(std::shared_ptr<const Recording> recording, ReplayOptions options)
+      : BareEngine("recorded", 4096),
+        recording_(std::move(recording)),
+        options_(std::move(options)) {}
 
   void reset() override { step_ = 0, position_ = 0; }
-  void poison() override {}
   void prefill(std::span<const int32_t> ids) override {
     const auto& known = recording_->prompts;
     const auto found = std::find_if(known.begin(), known.end(), [&](const auto& prompt) {
@@ -74,47 +98,27 @@ class Replay final : public Engine {
     return ids;
   }
   void set_pending(int32_t) override {}
-  Snapshot save() override { throw Error(ErrorKind::kBadInput, "recorded: no snapshots"); }
-  void restore(const Snapshot&) override {
-    throw Error(ErrorKind::kBadInput, "recorded: no snapshots");
-  }
   int position() const override { return position_; }
-  int64_t launch_count() const override { return launches_; }
-  DecodeTimes last_times() const override { return {}; }
-  Progress progress() const override { return {position_, -1, {}}; }
 
  private:
   const std::shared_ptr<const Recording> recording_;
   const ReplayOptions options_;
   size_t prompt_ = 0, step_ = 0;
   int position_ = 0, decodes_ = 0;
-  int64_t launches_ = 0;
 };
 
 // The oracle as an engine.
-class OracleEngine final : public Engine {
+class OracleEngine final : public BareEngine {
  public:
   explicit OracleEngine(const ModelWeights& weights)
-      : oracle_(weights),
-        vocab_(weights.config.shape.vocab),
-        context_(weights.config.max_positions) {}
+      : BareEngine("oracle", weights.config.max_positions),
+        oracle_(weights),
+        vocab_(weights.config.shape.vocab) {}
 
-  EngineCapabilities capabilities() const override {
-    return {.name = "oracle",
-            .device = "cpu",
-            .max_context = context_,
-            .logits = true,
-            .one_launch = true,
-            .forced = true,
-            .snapshots = false,
-            .poison = false,
-            .counted = true};
-  }
   void reset() override {
     oracle_.reset();
     pending_ = -1;
   }
-  void poison() override {}
   void prefill(std::span<const int32_t> ids) override {
     for (const int32_t id : ids) {
       if (pending_ >= 0) oracle_.step(pending_, false);
@@ -137,20 +141,12 @@ class OracleEngine final : public Engine {
     return ids;
   }
   void set_pending(int32_t id) override { pending_ = id; }
-  Snapshot save() override { throw Error(ErrorKind::kBadInput, "oracle: no snapshots"); }
-  void restore(const Snapshot&) override {
-    throw Error(ErrorKind::kBadInput, "oracle: no snapshots");
-  }
   int position() const override { return oracle_.position(); }
-  int64_t launch_count() const override { return launches_; }
-  DecodeTimes last_times() const override { return {}; }
-  Progress progress() const override { return {oracle_.position(), -1, {}}; }
 
  private:
   Oracle oracle_;
-  const int vocab_, context_;
+  const int vocab_;
   int32_t pending_ = -1;
-  int64_t launches_ = 0;
 };
 
 }  // namespace

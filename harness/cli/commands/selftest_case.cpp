@@ -40,19 +40,11 @@ std::string SelftestCases::path_of(std::string_view folder, std::string_view lib
 
 SelftestCases::Planned SelftestCases::plan(const std::vector<std::string>& engines, int processes,
                                            const std::vector<std::string>& arguments) const {
-  std::vector<std::string> args = {"run",
-                                   "--model",
-                                   "tiny",
-                                   "--compare",
-                                   "none",
-                                   "--processes",
-                                   std::to_string(processes),
-                                   "--device",
-                                   cuda_ ? "cuda" : "cpu",
-                                   "--gpu",
-                                   std::to_string(settings_.gpu),
-                                   "--engine",
-                                   fmt::format("{}", fmt::join(engines, ","))};
+  std::vector<std::string> args = {"run", "--model", "tiny", "--compare", "none"};
+  args.insert(args.end(), {"--processes", std::to_string(processes)});
+  args.insert(args.end(), {"--device", cuda_ ? "cuda" : "cpu"});
+  args.insert(args.end(), {"--gpu", std::to_string(settings_.gpu)});
+  args.insert(args.end(), {"--engine", fmt::format("{}", fmt::join(engines, ","))});
   args.insert(args.end(), arguments.begin(), arguments.end());
   const ParsedCommandLine parsed = parse_command_line(args);
   const auto& run = parsed.as<RunSettings>();
