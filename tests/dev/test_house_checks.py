@@ -319,18 +319,6 @@ class Evidence(TemporaryTree):
         self.assertEqual(gpus, ["h200"])
         return "\n".join(findings)
 
-    def test_fresh(self):
-        self.evidence()
-        self.assertEqual(self.findings(), "")
-
-    def test_fresh_of_other_code(self):
-        for path, kind in (("kernels/plain/a.cu", "speed"), ("references/model/shape.h", "judgement")):
-            self.evidence()
-            self.write(path, "changed since")
-            found = self.findings()
-            self.assertIn(f"{kind}: state is fresh, but", found)
-            self.assertEqual(found.count("state is fresh, but"), 1)
-
     def test_fresh_owns_up_to_what_fails(self):
         self.evidence(reason="")
         self.assertIn("lines are unmet and no reason", self.findings())
