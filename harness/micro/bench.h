@@ -55,7 +55,6 @@ ModelWeights random_weights(int layers, int vocab);
 // Each registers the benchmarks of the file that it is named after.
 void add_bandwidth(Bench& bench);
 void add_ceiling(Bench& bench);
-void add_phases(Bench& bench);
 void add_ring(Bench& bench);
 
 }  // namespace mkbench::micro

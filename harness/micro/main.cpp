@@ -39,7 +39,6 @@ int run(int argc, char** argv) {
   mkbench::micro::Bench bench;
   mkbench::micro::add_bandwidth(bench);
   mkbench::micro::add_ceiling(bench);
-  mkbench::micro::add_phases(bench);
   mkbench::micro::add_ring(bench);
   benchmark::AddCustomContext("gpu", bench.obstacle().empty() ? bench.gpu().name : "none");
   if (!bench.obstacle().empty()) {

@@ -9,8 +9,7 @@ import tempfile
 import unittest
 
 BINARY = os.environ["MICRO_UNDER_TEST"]
-SUBSET = ("^(read/(plain|bulk/(3x16KiB|12x4KiB)/)|phase/(attention/context:4096|down|lm_head)"
-          "|ring/(layers/context:512|lm_head))")
+SUBSET = "^(read/(plain|bulk/(3x16KiB|12x4KiB)/)|ring/(layers/context:512|lm_head))"
 CANNOT = "cannot run here: "  # e.g. bulk copies before sm_90
 NO_GPU = "no usable GPU: "
 
@@ -46,14 +45,13 @@ class Figures(unittest.TestCase):
         for name, reason in self.refused.items():
             self.assertTrue(reason.startswith(CANNOT), f"{name}: {reason}")
         self.assertIn("read/plain", self.ran)
-        self.assertIn("phase/down", self.ran)
         if "H200" in self.gpu:  # a card on which every benchmark can run
             self.assertEqual(self.refused, {})
 
     def test_nothing_reads_faster_than_the_memory(self):
         ceiling = max(b["GB/s"] for b in self.of("read/").values())
         self.assertGreater(ceiling, 100)
-        for name, benchmark in {**self.of("phase/"), **self.of("ring/")}.items():
+        for name, benchmark in self.of("ring/").items():
             if "GB/s" in benchmark:  # a run with no_loads has no such counter
                 with self.subTest(name):
                     self.assertGreater(benchmark["GB/s"], 0.05 * ceiling)
