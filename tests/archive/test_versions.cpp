@@ -51,10 +51,6 @@ const VersionRow& row_of(const VersionGate& gate, const std::string& engine, siz
   throw std::runtime_error("no row of " + engine);
 }
 
-bool holds(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 }  // namespace
 
 TEST_CASE("a report passes against itself") {

@@ -13,10 +13,6 @@ using namespace mkbench::testing;
 
 namespace {
 
-bool holds(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 // A program in place of ncu: writes `log` where --log-file says and ends with `status`.
 std::string fake_ncu(const TemporaryFolder& folder, const std::string& log, int status = 0,
                      const std::string& first = "") {

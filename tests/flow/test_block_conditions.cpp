@@ -16,7 +16,6 @@ namespace {
 
 using testing::Bench;
 using testing::engine_of;
-using testing::holds;
 
 Telemetry at_clock(double mhz) {
   Telemetry card;

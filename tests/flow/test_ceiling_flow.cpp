@@ -13,7 +13,6 @@ namespace {
 
 using testing::Bench;
 using testing::engine_of;
-using testing::holds;
 
 struct CeilingBench : Bench {
   CeilingBench() { add_ceiling(); }

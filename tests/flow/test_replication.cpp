@@ -18,7 +18,6 @@ namespace {
 
 using testing::Bench;
 using testing::engine_of;
-using testing::holds;
 using testing::reason_of;
 
 // A bench whose engines live in processes with pids: one of each name, until it is ended.

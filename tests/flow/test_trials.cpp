@@ -13,7 +13,6 @@ namespace {
 
 using testing::Bench;
 using testing::engine_of;
-using testing::holds;
 
 // A parity case of scripted engines, whose rule holds at every cache length and has no near ties.
 Bench parity_bench() {

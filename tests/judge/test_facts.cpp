@@ -89,10 +89,6 @@ std::function<bool(const SeenStep&)> from_row(int rows) {
   return [=](const SeenStep& s) { return Run::rows(s) >= rows; };
 }
 
-bool holds_fact(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 const std::vector<float>& truth_logits() {
   static const std::vector<float> z = FakeEngine::true_logits({0, 3, 4});
   return z;
@@ -149,7 +145,7 @@ TEST_CASE("facts: one id at every step, from eight steps on, where the truth's d
   for (const int steps : {7, 8}) {
     Run run({5}, steps);
     run.change(Run::always, emits(3));
-    CHECK(holds_fact(run.facts(), "the id is 3 at each of 8 steps") == (steps == 8));
+    CHECK(holds(run.facts(), "the id is 3 at each of 8 steps") == (steps == 8));
   }
   Run other({5}, 8);
   other.change(Run::always, emits(3)).seen[7].forced.id = 4;
@@ -170,10 +166,10 @@ TEST_CASE("facts: ids one step late, at nine of ten steps, right ones among them
       emits(t == 0 ? 7 : Run::truth(run.seen[at - 1]))(run.seen[at]);
     }
     INFO(run.facts());
-    CHECK(holds_fact(run.facts(), "at " + std::to_string(late) + " of " + std::to_string(steps) +
-                                      " steps whose right id is another the id is the step's "
-                                      "input") == told);
-    CHECK(holds_fact(run.facts(), "the step's input") == told);
+    CHECK(holds(run.facts(), "at " + std::to_string(late) + " of " + std::to_string(steps) +
+                                 " steps whose right id is another the id is the step's "
+                                 "input") == told);
+    CHECK(holds(run.facts(), "the step's input") == told);
   }
   // At the first of the two steps behind each prompt the input is the right id, too.
   Run same({7, 7, 7, 7, 7, 7, 7, 7}, 2);
@@ -207,8 +203,8 @@ TEST_CASE("facts: ids that are never emitted, by the argmax of the engine's logi
                 "own logits, that argmax always is"
               : "no emitted id is 22 or more, and the right id of a wrong step always is";
       INFO(run.facts());
-      CHECK(holds_fact(run.facts(), line) == (lost == 3));
-      if (!own) CHECK(holds_fact(run.by_ids_alone().facts(), line) == (lost == 3));
+      CHECK(holds(run.facts(), line) == (lost == 3));
+      if (!own) CHECK(holds(run.by_ids_alone().facts(), line) == (lost == 3));
       run.seen[1].forced.id = -1;  // 16 ids are emitted
       CHECK_THAT(run.facts(), !ContainsText("no emitted id"));
     }
@@ -231,8 +227,8 @@ TEST_CASE("facts: the cache length from which steps are wrong") {
   for (const int prompts : {2, 3}) {
     Run ids(std::vector<int>(static_cast<size_t>(prompts), 1), 10);
     ids.by_ids_alone().change(from_row(2), emits(50));
-    CHECK(holds_fact(ids.facts(), advice) == (prompts == 3));
-    CHECK(holds_fact(ids.facts(), "right with 1 KV row (") == (prompts == 3));
+    CHECK(holds(ids.facts(), advice) == (prompts == 3));
+    CHECK(holds(ids.facts(), "right with 1 KV row (") == (prompts == 3));
   }
   // Three failing steps with logits.
   CHECK_THAT(Run({1}, 4).change(from_row(2), has_error(5)).facts(), ContainsText(advice));
@@ -256,7 +252,7 @@ TEST_CASE("facts: the cache length from which steps are wrong") {
     later.change([=](const SeenStep& s) { return s.prompt->ids.size() > 1 && s.step > 39 - right; },
                  has_error(1));
     INFO(later.facts());
-    CHECK(holds_fact(later.facts(), "look at what changes at 33 rows") == (right == 4));
+    CHECK(holds(later.facts(), "look at what changes at 33 rows") == (right == 4));
   }
   CHECK_THAT(later.facts(), ContainsText("wrong at 40 of 45 from 33 on"));
   // All among the last 45 of 80: ten steps by chance in 2 of 1,000 cases, eleven in less than one.
@@ -268,8 +264,8 @@ TEST_CASE("facts: the cache length from which steps are wrong") {
         },
         has_error(5));
     INFO(few.facts());
-    CHECK(holds_fact(few.facts(), "wrong at 11 of 45 from 33 on") == (wrong == 11));
-    CHECK(holds_fact(few.facts(), "right with up to 32 KV rows") == (wrong == 11));
+    CHECK(holds(few.facts(), "wrong at 11 of 45 from 33 on") == (wrong == 11));
+    CHECK(holds(few.facts(), "right with up to 32 KV rows") == (wrong == 11));
   }
   Run first({1, 4}, 10);
   first.seen[0].wrong = true;
@@ -285,12 +281,12 @@ TEST_CASE("facts: failures that keep to the steps behind a prefill, or to the ot
     decode.change([](const SeenStep& s) { return s.step > 4; }, emits(60));
     prefill.change(is_first, emits(60));
     const bool told = lengths.size() == 3;
-    CHECK(holds_fact(decode.facts(),
-                     "right at the first step behind each of 3 prefills, right at "
-                     "12 of 24 later steps: look at what decode() hands on") == told);
-    CHECK(holds_fact(prefill.facts(),
-                     "wrong at the first step behind each of 3 prefills, right at "
-                     "30 of 30 later steps: look at the end of prefill()") == told);
+    CHECK(holds(decode.facts(),
+                "right at the first step behind each of 3 prefills, right at "
+                "12 of 24 later steps: look at what decode() hands on") == told);
+    CHECK(holds(prefill.facts(),
+                "wrong at the first step behind each of 3 prefills, right at "
+                "30 of 30 later steps: look at the end of prefill()") == told);
     // Without forced ids every step stands behind a prefill of its own.
     CHECK_THAT(prefill.facts(false), !ContainsText("prefill"));
     if (!told) continue;
@@ -360,7 +356,7 @@ TEST_CASE("facts: a factor between the logits and the truth's, which explains 99
       return static_cast<float>(1.5 * z + part);
     });
     INFO(share << fact);
-    CHECK(holds_fact(fact, "times the truth's") == (share < 0.01));
+    CHECK(holds(fact, "times the truth's") == (share < 0.01));
   }
 }
 

@@ -15,10 +15,6 @@ using namespace mkbench::testing;
 
 namespace {
 
-bool holds(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 std::vector<NcuMetric> with(const std::string& name, const std::string& unit,
                             const std::string& value) {
   std::vector<NcuMetric> metrics = made_up_metrics();

@@ -25,10 +25,6 @@ TimingOutcome failed() {
   return {.verdict = Verdict::kFailToken, .reasons = {"block 0", "late id 7"}, .samples = 1};
 }
 
-bool holds(const std::string& text, std::string_view part) {
-  return text.find(part) != std::string::npos;
-}
-
 }  // namespace
 
 TEST_CASE("an engine that ends as its row says is no surprise") {

@@ -14,14 +14,11 @@
 #include "references/oracle.h"
 #include "references/synthetic.h"
 #include "references/weight_edit.h"
+#include "tests/support/catch2.h"
 #include "tests/support/random_model.h"
 #include "tests/support/scripted_services.h"
 
 namespace mkbench::testing {
-
-inline bool holds(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 inline constexpr ModelShape kSmall{.hidden = 128,
                                    .intermediate = 192,

@@ -192,8 +192,4 @@ inline std::string reason_of(const EngineReport& e) {
   return e.reasons.empty() ? "" : e.reasons.front();
 }
 
-inline bool holds(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 }  // namespace mkbench::testing

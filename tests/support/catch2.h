@@ -25,6 +25,10 @@ inline auto ContainsText(const std::string& part) {
 #endif
 }
 
+inline bool holds(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
 }  // namespace mkbench
 
 namespace mkbench::testing {

@@ -59,8 +59,4 @@ inline std::string refusal(const std::vector<std::string>& args, const Variables
   return "";
 }
 
-inline bool holds(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 }  // namespace mkbench::testing
