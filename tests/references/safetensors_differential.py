@@ -1,5 +1,4 @@
-"""Compares mkbench's safetensors reader with the Python package, which is written in Rust, on a file for each rule and on
-what the fuzzer has found: its folders are given.
+"""Compares mkbench's safetensors reader with the Python package, which is written in Rust, on sound and on damaged files.
 
 The package must accept every file that mkbench accepts, with the same tensors. A file that the package accepts and
 mkbench refuses must break one of the stricter rules that references/safetensors.h lists: mkbench's message names the
@@ -11,6 +10,7 @@ import collections
 import json
 import os
 import pathlib
+import random
 import re
 import subprocess
 import sys
@@ -56,6 +56,14 @@ STRICTER = {
     r"entry is an array of 3, wanted an object": lambda text, root: any(isinstance(e, list) for e in entries(root)),
     r"'__metadata__' is null": lambda text, root: root.get("__metadata__", 0) is None,
 }
+
+TOKENS = [
+    "{", "}", "[", "]", ",", ":", '"', "\\", "\\u0000", "\\ud800", "0", "7", "-1", "-0", "+1", "01", "1e3",
+    "1.5", "2.0", "null", "true", "NaN", '"a"', '"dtype"', '"shape"', '"data_offsets"', '"__metadata__"',
+    '"BF16"', '"F64"', '"F4"', '"F6_E2M3"', "18446744073709551615", "18446744073709551616", "4294967296",
+    "\ufeff", "\u00e9", "\x00", " ", "\n", "\t", '"b":{"dtype":"U8","shape":[0],"data_offsets":[4,4]},',
+    '"__metadata__":{"k":"v"},', '"x":1,', "1,1,1,1,1,1,1,1,1,",
+]
 
 
 def container(header, data):
@@ -120,6 +128,61 @@ def seeds():
     return files
 
 
+def random_sound(rng):
+    """A file that both readers should read: some tensors in any order, white space, metadata."""
+    entries, data = [], b""
+    for i in range(rng.randint(0, 4)):
+        dtype, size = rng.choice([("BF16", 2), ("F64", 8), ("U8", 1), ("F32", 4), ("BOOL", 1)])
+        shape = [rng.randint(0, 3) for _ in range(rng.randint(0, 3))]
+        count = 1
+        for dimension in shape:
+            count *= dimension
+        name = rng.choice(["a.b", "", "\u00e9", "x\ny", "'q'", "__meta__"]) + str(i)
+        entries.append(entry(name, dtype, shape, len(data), len(data) + count * size))
+        data += rng.randbytes(count * size)
+    if rng.random() < 0.3:
+        entries.append('"__metadata__":' + json.dumps({"k": "v" * rng.randint(0, 3)}))
+    rng.shuffle(entries)
+    space = rng.choice(["", " ", "\n\t"])
+    header = "{" + space + ("," + space).join(entries) + space + "}" + " " * rng.randint(0, 9)
+    return container(header.encode(), data)
+
+
+def mutate(rng, pool):
+    """A sound file or a seed after up to three edits; in most cases the size field is made to fit again."""
+    if rng.random() < 0.5:
+        data, edits = bytearray(random_sound(rng)), rng.randint(0, 1)
+    else:
+        data, edits = bytearray(rng.choice(pool)), rng.randint(1, 3)
+    if edits == 0:
+        return bytes(data)
+    for _ in range(edits):
+        at = rng.randint(0, len(data))
+        length = rng.randint(1, 10)
+        token = rng.choice(TOKENS).encode()
+        kind = rng.randrange(6)
+        if kind == 0 and at < len(data):
+            data[at] = rng.randrange(256)
+        elif kind == 1:
+            data[at:at] = token
+        elif kind == 2:
+            del data[at:at + length]
+        elif kind == 3:
+            data[at:at] = data[at:at + length]
+        elif kind == 4:
+            data[at:at + length] = token
+        else:
+            digits = list(re.finditer(rb"\d+", bytes(data[8:])))
+            if digits:
+                match = rng.choice(digits)
+                value = max(0, int(match.group()) + rng.choice([-1, 1, 2, 4]))
+                data[8 + match.start():8 + match.end()] = str(value).encode()
+    brace = data.rfind(b"}")
+    if rng.random() < 0.8 and brace >= 8:
+        data[:8] = (brace - 7).to_bytes(8, "little")
+    return bytes(data)
+
+
 def package_reads(data):
     """The package's tensors by name, or None when it refuses the file."""
     try:
@@ -158,8 +221,16 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("probe", help="the program load_probe")
     parser.add_argument("folders", nargs="*", help="folders of files, each of which both readers get too")
+    parser.add_argument("--count", type=int, default=3000, help="files made by mutation (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=20260101)
     arguments = parser.parse_args()
-    files = seeds() + [path.read_bytes() for folder in arguments.folders for path in sorted(pathlib.Path(folder).iterdir())]
+    probe = arguments.probe
+    rng = random.Random(arguments.seed)
+    pool = seeds()
+    files = pool + [mutate(rng, pool) for _ in range(arguments.count)]
+    given = [path.read_bytes() for folder in arguments.folders for path in sorted(pathlib.Path(folder).iterdir())]
+    print(f"{len(files)} files of this test, {len(given)} of the folders")
+    files += given
     seen = collections.Counter()
     complaints = []
     with tempfile.TemporaryDirectory() as folder:
@@ -169,7 +240,7 @@ def main():
             for path, data in zip(paths, chunk):
                 with open(path, "wb") as out:
                     out.write(data)
-            lines = subprocess.run([arguments.probe, "--headers", *paths], check=True, capture_output=True,
+            lines = subprocess.run([probe, "--headers", *paths], check=True, capture_output=True,
                                    text=True).stdout.splitlines()
             if len(lines) != len(chunk):
                 sys.exit(f"load_probe answered {len(lines)} of {len(chunk)} files")

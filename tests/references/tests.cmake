@@ -47,7 +47,6 @@ mkbench_test(test_weights LABEL host LIBS mkbench_input_cases)
 # not have it.
 add_test(NAME safetensors_differential
   COMMAND ${MKBENCH_PYTHON} ${PROJECT_SOURCE_DIR}/tests/references/safetensors_differential.py
-          $<TARGET_FILE:load_probe> ${CMAKE_CURRENT_BINARY_DIR}/fuzz-corpus/safetensors
-          ${CMAKE_CURRENT_BINARY_DIR}/fuzz-seeds/safetensors)
-set_tests_properties(safetensors_differential PROPERTIES FIXTURES_REQUIRED fuzz_seeds
+          $<TARGET_FILE:load_probe> ${CMAKE_CURRENT_BINARY_DIR}/fuzz-corpus/safetensors)
+set_tests_properties(safetensors_differential PROPERTIES
   LABELS host SKIP_RETURN_CODE 77 TIMEOUT 120 ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1")
