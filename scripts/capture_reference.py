@@ -398,7 +398,7 @@ def main():
     except KeyboardInterrupt:
         code, line = 130, "interrupted"
     except (BadInput, ValueError) as error:
-        code, line = 2, f"error: {error}"
+        code, line = 2, f"error: {' '.join(str(error).split())}"
     except OSError as error:
         code, line = 6, f"error: {error}"
     except Exception as error:  # torch out of memory, an operation that a device does not have

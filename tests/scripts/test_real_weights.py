@@ -269,6 +269,33 @@ class OwnFolder(RealWeightsTest):
         self.assertEqual((code, errors.count("types: 46 of 46 tensors rounded to bf16")), (0, 1), errors)
         self.assertEqual(json.loads((folder / "reference.json").read_text())["model"]["weights_sha256"], digest)
 
+    def test_a_model_that_transformers_alone_computes(self):
+        trained = ROOT / "tests" / "engines" / "models" / "moe"
+        wanted = json.loads((trained / "reference.json").read_text())
+        shutil.rmtree(self.model)
+        self.model.mkdir()
+        for name, data in hub_server.sharded(trained, shards=3).items():
+            (self.model / name).write_bytes(data)
+        prompts = self.folder / "prompts.json"
+        prompts.write_text(json.dumps([{**prompt, "steps": 3} for prompt in json.loads((trained.parent / "prompts.json").read_text())[1:3]]))
+        code, _, errors = self.capture(self.model, "--prompts", prompts)
+        self.assertEqual(code, 0, errors)
+        found = json.loads((self.model / "reference.json").read_text())
+        self.assertEqual(found["model"]["weights_sha256"], wanted["model"]["weights_sha256"])
+        self.assertEqual(found["model"]["config"], wanted["model"]["config"])
+        self.assertEqual(len(found["model"]["files"]), 2 + 3 + (self.model / "tokenizer.json").is_file())
+        for one, other in zip(found["prompts"], wanted["prompts"][1:3]):
+            self.assertEqual([step["token"] for step in one["steps"]], [step["token"] for step in other["steps"][:3]])
+            for step, same in zip(one["steps"], other["steps"]):
+                self.assertAlmostEqual(step["margin"], same["margin"], delta=1e-3)
+                self.assertGreater(step["baseline"]["error_norm"], 0)
+        config = json.loads((self.model / "config.json").read_text())
+        for change, part in (({"model_type": "gemma2"}, "finds missing keys among the tensors"),
+                             ({"model_type": "zebra"}, "model type `zebra` but Transformers does not recognize"),
+                             ({"num_experts_per_tok": "two"}, "num_experts_per_tok")):
+            (self.model / "config.json").write_text(json.dumps(config | change))
+            self.refused(self.model, "--prompts", prompts, "--replace", "other", parts=[part])
+
     def test_devices_that_are_not_there(self):
         import torch
 
@@ -289,7 +316,6 @@ class OwnFolder(RealWeightsTest):
             self.refused(self.model, *prompt, parts=["config.json: ", part])
 
         with_config(lambda c: c.pop("head_dim"), "missing head_dim")
-        with_config(lambda c: c.update(model_type="gemma2"), "model_type is 'gemma2'")
         with_config(lambda c: c.update(model_type="mistral", sliding_window=40), "sliding_window is 40, wanted null")
         with_config(lambda c: c.update(rope_theta=1, rope_parameters={"rope_theta": 2}), "rope_theta: found [1.0, 2.0]")
         (self.model / "config.json").write_text(config[:40])
