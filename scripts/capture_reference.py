@@ -203,8 +203,8 @@ def load_outline(name, folder, commit):
         config = checkpoint_format.read_json(path) | {
             "vocab_size": text.vocab_size, "max_position_embeddings": getattr(text, "max_position_embeddings", UNSTATED)}
         digest = checkpoint_format.outline_sha256(shards)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise BadInput(f"{folder}: {error}") from None
+    except Exception as error:  # of a config that does not fit its class, anything
+        raise BadInput(f"{path}: {error}") from None
     files = facts_of(folder, [path, *([index] if index else []), *shards])
     return {"name": name, "revision": commit, "weights_sha256": digest, "files": files, "config": config}, config, None
 
