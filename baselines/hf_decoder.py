@@ -6,6 +6,7 @@ transformers' eager attention: all in fp32, and in bf16 with the last product in
 """
 
 import os
+import pathlib
 
 # Rows that are copied to a longer place in every step would leave the allocator with pieces of all lengths.
 os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")  # read when torch first uses the card
@@ -14,7 +15,7 @@ os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")  # else each process te
 try:
     import torch
     import transformers
-    from transformers import AutoModelForCausalLM, DynamicCache
+    from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AutoConfig, AutoModelForCausalLM, DynamicCache
     from transformers.utils import logging
 
     if int(transformers.__version__.partition(".")[0]) < 5:
@@ -40,12 +41,25 @@ def of_kind(kind, error):
     return error
 
 
+def source_of(folder):
+    """The class and what its from_pretrained() is given; of an FP8 checkpoint the values that its weights stand for."""
+    if "quantization_config" in (pathlib.Path(folder) / "config.json").read_text():
+        from stored_weights import block_of, dequantised  # a copy of this file stands alone, with models in bf16
+        if block := block_of(folder):
+            config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+            del config.quantization_config
+            values = dequantised(folder, block)
+            return MODEL_FOR_CAUSAL_LM_MAPPING[type(config)], (None,), {"config": config, "state_dict": values}
+    return AutoModelForCausalLM, (folder,), {}
+
+
 def load(folder, dtype, attention):
     """The model in `folder`; its own eager attention where its class lacks `attention`. Raises bad_input for one that
     transformers cannot load whole; weights that are no safetensors are never opened, and no code of the folder runs."""
     try:
-        model, found = AutoModelForCausalLM.from_pretrained(
-            folder, use_safetensors=True, local_files_only=True, trust_remote_code=False, output_loading_info=True,
+        model_class, source, values = source_of(folder)
+        model, found = model_class.from_pretrained(
+            *source, **values, use_safetensors=True, local_files_only=True, trust_remote_code=False, output_loading_info=True,
             ignore_mismatched_sizes=True, dtype=dtype, attn_implementation=attention)
     except (MemoryError, torch.OutOfMemoryError):
         raise

@@ -64,7 +64,7 @@ class ParameterReads(TorchDispatchMode):
 
 
 def stored_bits(folder):
-    """{tensor: bits} of the folder's safetensors; MXFP4 stores a tensor as its blocks and its scales."""
+    """{tensor: bits} of the folder's safetensors with their scales; MXFP4 stores a tensor as its blocks and its scales."""
     bits = collections.Counter()
     for path in sorted(pathlib.Path(folder).glob("*.safetensors")):
         with path.open("rb") as file:
@@ -72,7 +72,9 @@ def stored_bits(folder):
         for name, entry in header.items():
             if name != "__metadata__":
                 begin, end = entry["data_offsets"]
-                bits[name.removesuffix("_blocks").removesuffix("_scales")] += 8 * (end - begin)
+                for suffix in ("_blocks", "_scales", "_scale_inv"):
+                    name = name.removesuffix(suffix)
+                bits[name] += 8 * (end - begin)
     return bits
 
 

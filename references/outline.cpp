@@ -89,8 +89,10 @@ ModelConfig outline_of(const json& root, const std::string& path, const Checkpoi
     (field.member != nullptr ? config.shape.*field.member : config.max_positions) = value;
   }
   config.routes = has_router(object);
-  for (const auto& [name, located] : checkpoint.tensors)
-    config.outline_bytes += static_cast<int64_t>(located.entry->bytes());
+  for (const auto& [name, located] : checkpoint.tensors) {
+    const int in_bf16 = located.entry->dtype.starts_with("F8_") ? 2 : 1;
+    config.outline_bytes += static_cast<int64_t>(located.entry->bytes()) * in_bf16;
+  }
   return config;
 }
 
@@ -118,8 +120,10 @@ std::string hash_tensors(const Checkpoint& checkpoint) {
 
 bool is_foreign_model(const fs::path& folder) {
   try {
-    const std::string type = model_type_of(read_config_json(folder / "config.json"));
-    return !type.empty() && find_family(type) == nullptr;
+    const json root = read_config_json(folder / "config.json");
+    const std::string type = model_type_of(root);
+    const bool quantised = root.is_object() && !root.value("quantization_config", json()).is_null();
+    return !type.empty() && (quantised || find_family(type) == nullptr);
   } catch (const Error&) {
     return false;
   }

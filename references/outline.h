@@ -9,8 +9,9 @@
 
 namespace mkbench {
 
-// True if the folder's config.json names a model_type that is of no family of model/family.h, so
-// that transformers is the only reader left. False where it cannot be read.
+// True if the folder's config.json names a model_type that is of no family of model/family.h, or
+// weights that are quantised, so that transformers is the only reader left. False where it cannot be
+// read.
 bool is_foreign_model(const std::filesystem::path& folder);
 
 // True if the loader reads the folder's config.json without a finding.
@@ -18,7 +19,7 @@ bool is_loadable_config(const std::filesystem::path& folder);
 
 // Vocabulary, width, layers and longest context (2,048 where none is stated), from config.json or its
 // text_config, under the names that most of transformers' classes give them; whether there is a router;
-// and the bytes of all tensors. Throws Error(kBadInput) naming
+// and the bytes of all tensors, as bf16 those that are FP8. Throws Error(kBadInput) naming
 // the missing key, and for weights that are no safetensors.
 ModelConfig outline_config(const std::filesystem::path& folder);
 

@@ -115,7 +115,7 @@ class StepReads(unittest.TestCase):
         self.assertEqual(len(experts), 8)
         self.assertEqual(plain["fixed"] - found["fixed"], 2 * of_a_token - of_a_token * 17 // 32)
 
-    def test_a_tensor_of_fp8_counts_a_byte_a_value_and_no_scale(self):
+    def test_a_tensor_of_fp8_counts_a_byte_a_value_and_its_scales(self):
         config = {"quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}}
         plain = self.reads("llama")
         names = {}
@@ -123,7 +123,8 @@ class StepReads(unittest.TestCase):
             names |= {name: size, name + "_scale_inv": 4} if "_proj" in name else {name: 2 * size}
         stored(self.folder, names)
         projections = 4 * (DENSE - 2 * 32)  # all but the norms
-        self.assertEqual(plain["fixed"] - self.reads("llama", **config)["fixed"], projections)
+        scales = 4 * 4 * 7  # bytes of seven tensors' in each of four layers
+        self.assertEqual(plain["fixed"] - self.reads("llama", **config)["fixed"], projections - scales)
 
     def test_a_model_with_other_parts_reads_as_its_decoder(self):
         kinds = ["sliding_attention", "full_attention", "sliding_attention", "sliding_attention"]

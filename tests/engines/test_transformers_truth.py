@@ -67,11 +67,11 @@ class TruthTest(HostsTest):
         subprocess.run([sys.executable, "-c", text, self.folder], check=True, capture_output=True)
         return ",".join(str(self.folder / name) for name in names)
 
-    def buggy(self, bug):
-        """The hybrid example with a bug."""
+    def buggy(self, bug, example="hybrid_decoder"):
+        """An example with a bug."""
         file = self.folder / f"{bug}.py"
         file.write_text(f"import os, sys\nsys.path.insert(0, {str(ENGINES)!r})\nos.environ['DECODER_BUG'] = {bug!r}\n"
-                        "from hybrid_decoder import Decoder\n")
+                        f"from {example} import Decoder\n")
         return str(file)
 
     def judged(self, *args, command=()):
@@ -206,6 +206,31 @@ class Trained(TruthTest):
         code, report, told = self.judged("--model", str(folder), "--engine", "hf-static", "--require-reference", command=("parity",))
         self.assertEqual(code, 6, told)
         self.assertIn(f"make one with: python3 scripts/capture_reference.py {folder}", told)
+
+
+@unittest.skipIf(importlib.util.find_spec("transformers") is None, "this Python has no transformers")
+class Quantised(TruthTest):
+    def test_fp8_is_judged_by_what_its_weights_stand_for(self):
+        """tiny in blocks of 32 x 32."""
+        folder = self.folder / "fp8"
+        subprocess.run([sys.executable, ROOT / "tests" / "support" / "fp8_model.py", DATA / "tiny", folder, "32"], check=True)
+        files = [str(ENGINES / "fp8_decoder.py"), *(self.buggy(bug, "fp8_decoder") for bug in ("scales_of_next_block", "scales_read_by_column"))]
+        code, report, told = self.judged("--model", str(folder), "--engine", ",".join(files), "--compare", "hf",
+                                         "-n", "4", "-d", "20", "--blocks", "1")
+        self.assertEqual(code, 3, told)
+        case = report["cases"][0]
+        verdicts = [self.engine(report, file)["verdict"] for file in ("hf", *files)]
+        self.assertEqual(verdicts, ["PASS_LIVE", "PASS_LIVE", "FAIL_TOKEN", "FAIL_TOKEN"], told)
+        for file in files[1:]:
+            self.assertGreater(self.engine(report, file)["parity"]["r_rms"], 2 * 1.5)
+        # A byte a value, four a scale; the rest, norms and head, is bf16.
+        values = 4 * (128 * 128 * (4 + 2 + 2 + 4) + 3 * 128 * 384)
+        self.assertEqual(case["model"]["reads"]["fixed"], values + values // 32 ** 2 * 4 + 2 * (259 * 128 + 4 * (2 * 128 + 2 * 128) + 128))
+        shutil.copy(folder / "config.json", self.folder / "config.json")
+        self.out = self.folder / "refused"
+        code, report, told = self.judged("--engine", "hf-static", "--model", self.changed("fp8", quantization_config={"quant_method": "fp8"}))
+        self.assertEqual((code, self.engine(report, "hf")["verdict"]), (2, "BAD_INPUT"), told)
+        self.assertIn("weight_block_size is None, wanted two sizes of a block", told)
 
 
 @unittest.skipIf(importlib.util.find_spec("transformers") is None, "this Python has no transformers")

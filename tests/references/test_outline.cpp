@@ -126,6 +126,17 @@ TEST_CASE("the outline's hash is over names and bytes of all tensors") {
   CHECK(error_line([&] { load_outline(folder, "mine"); }).find("sha256") != std::string::npos);
 }
 
+TEST_CASE("FP8 counts as the bf16 that transformers makes of it") {
+  const TemporaryFolder place;
+  write_file(place.path() / "config.json", kForeign.dump());
+  const std::string header = R"({"a":{"dtype":"F8_E4M3","shape":[5],"data_offsets":[0,5]},)"
+                             R"("b":{"dtype":"BF16","shape":[1],"data_offsets":[5,7]}})";
+  std::string file(8, '\0');
+  file[0] = static_cast<char>(header.size());
+  write_file(place.path() / "model.safetensors", file + header + std::string(7, '\0'));
+  CHECK(outline_config(place.path()).outline_bytes == 2 * 5 + 2);
+}
+
 TEST_CASE("transformers is the truth where it is asked for, or where no family fits") {
   using enum TruthChoice;
   const TemporaryFolder own, foreign, broken;
@@ -144,6 +155,15 @@ TEST_CASE("transformers is the truth where it is asked for, or where no family f
   CHECK(truth(foreign.path(), kAuto) == Found{true, true});
   CHECK(truth(foreign.path(), kTransformers) == Found{true, true});
   CHECK(truth(broken.path(), kAuto) == Found{false, false});
+  const TemporaryFolder quantised;
+  write_micro_model(quantised.path());
+  json config = json::parse(std::ifstream(quantised.path() / "config.json"));
+  config["quantization_config"] = nullptr;
+  write_file(quantised.path() / "config.json", config.dump());
+  CHECK(truth(quantised.path(), kAuto) == Found{false, false});
+  config["quantization_config"] = {{"quant_method", "fp8"}};
+  write_file(quantised.path() / "config.json", config.dump());
+  CHECK(truth(quantised.path(), kAuto) == Found{true, true});
   CHECK(resolve_model("tiny", kAuto).truth == Truth::kMkbench);
   CHECK(resolve_model("tiny", kTransformers).truth == Truth::kTransformers);
   CHECK(has_committed_truth(resolve_model("tiny")));
