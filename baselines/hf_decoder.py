@@ -10,7 +10,9 @@ import pathlib
 
 # Rows that are copied to a longer place in every step would leave the allocator with pieces of all lengths.
 os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")  # read when torch first uses the card
-os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")  # else each process tells of the same missing packages
+QUIET = "TRANSFORMERS_VERBOSITY" not in os.environ  # else each process tells of the same missing packages
+if QUIET:
+    os.environ["TRANSFORMERS_VERBOSITY"] = "error"
 
 try:
     import torch
@@ -113,7 +115,8 @@ class Decoder:
     @staticmethod
     def step_reads(folder):
         from step_reads import step_reads  # only the truth is asked, and a copy of this file stands alone
-        logging.set_verbosity_warning()  # here alone: one process a run
+        if QUIET:
+            logging.set_verbosity_warning()  # in the one process of a run that is asked this
         return step_reads(folder)
 
     def open(self, folder, device, max_context, precision="own", layers="device"):
@@ -121,9 +124,6 @@ class Decoder:
         "device", or on the "host", from which each comes to the device while it computes."""
         if precision == "fp32":
             require_fp32(device)
-        if layers == "host":
-            import host_layers  # as step_reads
-            host_layers.require_memory(folder)
         dtype = torch.float32 if precision == "fp32" else torch.bfloat16
         # The limits of parity were measured with the rounding of eager attention.
         self.model = load(folder, dtype, "sdpa" if precision == "own" else "eager")
@@ -131,7 +131,8 @@ class Decoder:
         self.layers = next((part for part in self.model.get_decoder().modules()
                             if isinstance(part, torch.nn.ModuleList) and len(part) == text.num_hidden_layers), [])
         if layers == "host":
-            host_layers.keep_on_host(self.model, self.layers, device)
+            from host_layers import keep_on_host  # a copy of this file stands alone, where all fits on the device
+            keep_on_host(self.model, self.layers, device)
         else:
             self.model = self.model.to(device)
         if precision == "head-fp32":

@@ -7,7 +7,9 @@ set(MKBENCH_DATA
   LICENSE
   baselines/hf_decoder.py
   baselines/hf_static_decoder.py
+  baselines/host_layers.py
   baselines/step_reads.py
+  baselines/stored_weights.py
   references/decoder.py
   references/engine_abi.h
   references/step_decoder.py

@@ -1,18 +1,21 @@
 #!/usr/bin/env python3
 """Trains the small models of the examples in tests/engines, a mixture of experts and a hybrid, until their text is decided.
 
-usage: train_examples.py [NAME ...]
+usage: train_examples.py [moe] [hybrid]
 
 As scripts/train_tiny.py, but by transformers' own classes, on the beginning of its text, and within a minute. Writes
 tests/engines/models/NAME; their answers come from
 
-  scripts/capture_reference.py tests/engines/models/NAME --prompts tests/engines/models/prompts.json
+  scripts/capture_reference.py tests/engines/models/NAME --prompts tests/engines/models/prompts.json --replace REASON
 """
 
 import argparse
 import copy
 import itertools
 import json
+import pathlib
+import shutil
+import tempfile
 import time
 
 import scripts_path  # noqa: F401
@@ -42,7 +45,7 @@ CONFIGS = {
 
 
 def prompts():
-    """Of prompts.json: windows of the text, which must be decided, and text that the models were not trained on."""
+    """The rows of prompts.json: windows of the text, which must be decided, and text that the models were not trained on."""
     found = [{"name": f"corpus-{length}", "set": "strict", "ids": train_tiny.window(TEXT, offset, length), "steps": steps}
              for offset, length, steps in ((None, 1, 48), (100, 17, 32), (417, 33, 32), (200, 128, 24))]
     return found + [{"name": "other-1", "set": "auto", "ids": list(b"The capital of France is"), "steps": 24}]
@@ -51,8 +54,8 @@ def prompts():
 def judge(folder):
     """(D, smallest margin / tau over the strict steps) of the saved model, as a capture will find them."""
     strict = [p for p in prompts() if p["set"] == "strict"]
-    truth = decode_outline(folder, strict, "fp32", "cpu")
-    exact = decode_outline(folder, strict, "head-fp32", "cpu", [ids for ids, _ in truth])
+    truth, _ = decode_outline(folder, strict, "fp32", "cpu")
+    exact, _ = decode_outline(folder, strict, "head-fp32", "cpu", [ids for ids, _ in truth])
     d = max(float(hf.pairwise_error(logits, other).max()) for (_, logits), (_, other) in zip(truth, exact))
     top = torch.cat([logits.topk(2, -1).values for _, logits in truth])
     most = torch.cat([logits.abs().amax(-1) for _, logits in truth])
@@ -81,14 +84,14 @@ def train(name, folder):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"one of {', '.join(CONFIGS)} (default: all)")
+    parser.add_argument("names", nargs="*", metavar="NAME", choices=[*CONFIGS, []], help="default: both")
     for name in parser.parse_args().names or CONFIGS:
-        folder = MODELS / name
-        facts = train(name, folder)
-        (folder / "generation_config.json").unlink()
-        files = {}
-        for file in ("config.json", "model.safetensors"):
-            files[file] = {"sha256": checkpoint_format.file_sha256(folder / file), "bytes": (folder / file).stat().st_size}
+        folder, files = MODELS / name, {}
+        with tempfile.TemporaryDirectory() as made:
+            facts = train(name, pathlib.Path(made))
+            for file in ("config.json", "model.safetensors"):
+                shutil.copyfile(pathlib.Path(made) / file, folder / file)
+                files[file] = {"sha256": checkpoint_format.file_sha256(folder / file), "bytes": (folder / file).stat().st_size}
         manifest = {"files": files, "made_by": "dev/train_examples.py", "training": facts}
         (folder / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n")
     rows = ",\n".join(json.dumps(prompt) for prompt in prompts())

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <optional>
 #include <vector>
 
@@ -75,6 +76,14 @@ int value_of(const json& object, const OutlineField& field, const std::string& p
                                                 path, fmt::join(field.keys, " or ")));
 }
 
+// Integers may hold two values of four bits a byte (MXFP4, GPTQ, AWQ); fewer are not foreseen.
+int64_t values_of(const TensorEntry& entry) {
+  const bool whole = entry.dtype.starts_with("F") || entry.dtype.starts_with("BF");
+  if (!whole) return 2 * static_cast<int64_t>(entry.bytes());
+  return std::accumulate(entry.shape.begin(), entry.shape.end(), int64_t{1},
+                         [](int64_t n, uint64_t size) { return n * static_cast<int64_t>(size); });
+}
+
 // The object that describes the decoder: the file's, or text_config of a model with other parts.
 const json& text_object(const json& root) {
   const auto text = root.is_object() ? root.find("text_config") : root.end();
@@ -90,8 +99,8 @@ ModelConfig outline_of(const json& root, const std::string& path, const Checkpoi
   }
   config.routes = has_router(object);
   for (const auto& [name, located] : checkpoint.tensors) {
-    const int in_bf16 = located.entry->dtype.starts_with("F8_") ? 2 : 1;
-    config.outline_bytes += static_cast<int64_t>(located.entry->bytes()) * in_bf16;
+    config.outline_bytes += static_cast<int64_t>(located.entry->bytes());
+    config.outline_values += values_of(*located.entry);
   }
   return config;
 }

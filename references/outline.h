@@ -19,7 +19,7 @@ bool is_loadable_config(const std::filesystem::path& folder);
 
 // Vocabulary, width, layers and longest context (2,048 where none is stated), from config.json or its
 // text_config, under the names that most of transformers' classes give them; whether there is a router;
-// and the bytes of all tensors, as bf16 those that are FP8. Throws Error(kBadInput) naming
+// and bytes and values of all tensors. Throws Error(kBadInput) naming
 // the missing key, and for weights that are no safetensors.
 ModelConfig outline_config(const std::filesystem::path& folder);
 

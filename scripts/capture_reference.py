@@ -15,7 +15,8 @@ Three models with the same bf16 weights run with eager attention. Each prefills 
 most 512 rows, then takes steps of one row. The truth, in fp32, decides the ids (greedy); the baseline, in bf16, and
 the baseline with its last matmul in fp32 are teacher-forced on the truth's ids. An existing file is overwritten
 only with --replace, which records the reason and the sha256 of the old file. A model_type that only transformers computes
-is decoded by transformers' own class, as where it judges live (baselines/hf_decoder.py).
+is decoded by transformers' own class, as where it judges live (baselines/hf_decoder.py): the baseline with SDPA
+attention where the class has it, which the file says.
 
 The file goes to where `mkbench --model MODEL` finds it: FOLDER/reference.json; for a hub model
 ~/.local/share/mkbench/references/models--ORG--NAME/COMMIT/reference.json ($XDG_DATA_HOME instead of ~/.local/share where
@@ -56,7 +57,9 @@ except ImportError as missing:
     raise SystemExit(2) from None
 
 SCHEMA = {"id": "mkbench.reference", "version": "1.0.0"}
-UNSTATED = 2048  # positions of a model that states none (references/outline.cpp)
+POSITIONS = ("max_position_embeddings", "n_positions", "max_seq_len")  # as references/outline.cpp reads them
+UNSTATED = 2048
+TALKER = "qwen3_tts"  # whose checkpoint is more than a decoder
 
 
 def progress(text):
@@ -96,8 +99,9 @@ def run_baseline(model, prompts, paths, batch):
 
 
 def decode_outline(folder, prompts, precision, device, paths=None):
-    """Of a model that only transformers computes, for every prompt: (greedy ids, logits [steps, vocab]) of hf's run of
-    this precision, or of its walk along the ids of `paths`. Raises ValueError where transformers cannot load it."""
+    """A model that only transformers computes: (greedy ids, logits [steps, vocab]) of each prompt in a precision of
+    hf_decoder.Decoder.open(), and its settings. With `paths` these ids are the inputs. Raises ValueError where
+    transformers cannot load the model."""
     decoder, out = hf_decoder.Decoder(), []
     decoder.open(folder, torch.device(device), max(len(p["ids"]) + p["steps"] for p in prompts), precision)
     for i, p in enumerate(prompts):
@@ -106,16 +110,17 @@ def decode_outline(folder, prompts, precision, device, paths=None):
         forced = None if paths is None else torch.tensor([p["ids"][-1], *paths[i][:-1]], device=device)
         decoder.prefill(torch.tensor(p["ids"], device=device))
         out.append((decoder.decode(p["steps"], forced, logits).tolist(), logits))
-    return out
+    return out, decoder.settings
 
 
-def answers_of(model, config, state, prompts, device, batch):
+def answers_of(entry, model, config, state, prompts, device, batch):
     """(truth, baseline) of every prompt: (ids, logits), and (logits, logits through an fp32 head)."""
     if state is None:
-        folder = resolve(model)[1]
-        truth = decode_outline(folder, prompts, "fp32", device)
+        folder, entry["settings"] = resolve(model)[1], {}
+        truth, entry["settings"]["fp32"] = decode_outline(folder, prompts, "fp32", device)
         paths = [ids for ids, _ in truth]
-        base, exact = (decode_outline(folder, prompts, run, device, paths) for run in ("own", "head-fp32"))
+        base, entry["settings"]["own"] = decode_outline(folder, prompts, "own", device, paths)
+        exact, entry["settings"]["head-fp32"] = decode_outline(folder, prompts, "head-fp32", device, paths)
         return truth, [(one[1], other[1]) for one, other in zip(base, exact)]
     paths = run_truth(hf.build(config, state, torch.float32, device), prompts, batch)
     return paths, run_baseline(hf.build(config, state, torch.bfloat16, device), prompts, paths, batch)
@@ -188,23 +193,26 @@ def facts_of(folder, files):
 
 
 def is_outline(folder):
-    """Whether config.json names a model_type that mkbench does not compute."""
+    """Whether config.json names a model_type that mkbench does not compute, or quantised weights (is_foreign_model())."""
     config = checkpoint_format.read_json(folder / "config.json")
-    model_type = config.get("model_type") if isinstance(config, dict) else None
-    return isinstance(model_type, str) and model_type not in {*checkpoint_format.families(), "qwen3_tts"}
+    config = config if isinstance(config, dict) else {}
+    known = config.get("model_type") in {*checkpoint_format.families(), TALKER}
+    return isinstance(config.get("model_type"), str) and (not known or config.get("quantization_config") is not None)
 
 
 def load_outline(name, folder, commit):
     """load() of a model that only transformers computes: no tensors."""
     index, shards = hf.shards_of(folder)
     path = folder / "config.json"
-    try:
-        text = transformers.AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False).get_text_config()
-        config = checkpoint_format.read_json(path) | {
-            "vocab_size": text.vocab_size, "max_position_embeddings": getattr(text, "max_position_embeddings", UNSTATED)}
-        digest = checkpoint_format.outline_sha256(shards)
-    except Exception as error:  # of a config that does not fit its class, anything
-        raise BadInput(f"{path}: {error}") from None
+    if (folder / "adapter_config.json").exists():
+        raise BadInput(f"{folder}: holds adapter_config.json: merge the adapter, or move that file")
+    config = checkpoint_format.read_json(path)
+    text = config.get("text_config") if isinstance(config.get("text_config"), dict) else config
+    if not reference_prompts.is_count(text.get("vocab_size")):
+        raise BadInput(f"{path}: vocab_size is {text.get('vocab_size')!r}, wanted a whole number from 1")
+    stated = [text[key] for key in POSITIONS if reference_prompts.is_count(text.get(key))]
+    config = config | {"vocab_size": text["vocab_size"], "max_position_embeddings": (stated or [UNSTATED])[0]}
+    digest = checkpoint_format.outline_sha256(shards)
     files = facts_of(folder, [path, *([index] if index else []), *shards])
     return {"name": name, "revision": commit, "weights_sha256": digest, "files": files, "config": config}, config, None
 
@@ -249,7 +257,7 @@ def capture(model, prompts, device, batch=1):
     entry, config, state = load(model)
     check_prompts(prompts, config)
     progress(f"{entry['name']}: {len(prompts)} prompts, {sum(p['steps'] for p in prompts)} steps, on {device}")
-    paths, answers = answers_of(model, config, state, prompts, device, batch)
+    paths, answers = answers_of(entry, model, config, state, prompts, device, batch)
     # Errors are measured in fp64, which Apple's GPU does not have.
     place = "cpu" if device == "mps" else device
     signs, done = sketch_signs(config["vocab_size"]).to(place), []

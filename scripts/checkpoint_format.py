@@ -68,11 +68,16 @@ def outline_sha256(files):
     safetensors files, in the order of their names (references/outline.h)."""
     tensors, digest = {}, hashlib.sha256()
     for path in files:
-        with open(path, "rb") as file:
-            size = int.from_bytes(file.read(8), "little")
-            header = json.loads(file.read(size))
-        header.pop("__metadata__", None)
-        tensors |= {name: (path, 8 + size, *entry["data_offsets"]) for name, entry in header.items()}
+        try:
+            with open(path, "rb") as file:
+                size = int.from_bytes(file.read(8), "little")
+                header = json.loads(file.read(size))
+            header.pop("__metadata__", None)
+            tensors |= {name: (path, 8 + size, *entry["data_offsets"]) for name, entry in header.items()}
+            if 8 + size + max(entry["data_offsets"][1] for entry in header.values()) != path.stat().st_size:
+                raise ValueError("its tensors do not end where the file does")
+        except (AttributeError, KeyError, MemoryError, OSError, OverflowError, TypeError, ValueError) as error:
+            raise BadInput(f"{path}: no safetensors file: {str(error) or type(error).__name__}") from None
     for name in sorted(tensors, key=str.encode):
         path, base, begin, end = tensors[name]
         digest.update(name.encode() + b"\0")

@@ -25,7 +25,7 @@ def needed_bytes(request: dict, config: dict) -> int:
     """The bytes that an engine will take: KV rows in bf16 and the large matrices, which on a CPU stay in the snapshot's
     mapped files; all in fp32 of the truth that transformers computes, and no more than two layers where they are kept on
     the host; on a CPU also the libraries that the engine imports."""
-    shape, tied, outline = config["shape"], config["tie_word_embeddings"], config["outline_bytes"]
+    shape, tied, outline = config["shape"], config["tie_word_embeddings"], 2 * config["outline_values"]
     kv_row = 2 * shape["kv_heads"] * shape["head_dim"]
     rows = 2 * shape["layers"] * kv_row * request["max_context"]  # windows too
     layer = shape["hidden"] * (2 * shape["heads"] * shape["head_dim"] + kv_row + 3 * shape["intermediate"])

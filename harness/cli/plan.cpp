@@ -155,7 +155,7 @@ void check_truth(const PlanSettings& settings, const Model& model) {
                             "`mkbench run` and `mkbench parity` (--truth auto)",
                             model.name));
   if (model.truth != Truth::kTransformers) return;
-  const bool kept = model.is_outline;  // its captured references judge
+  const bool kept = is_foreign_model(model.folder);  // captured references may judge it
   const char* wrong = settings.in_process                   ? "--in-process"
                       : !settings.reference_dir.empty()     ? "--reference"
                       : settings.require_reference && !kept ? "--require-reference"

@@ -76,7 +76,9 @@ CaseMemory needed_memory(const CaseJob& job, const CaseServices& services,
     // only beside the judge; its process stays while the other engines open.
     const int64_t runs = services.process_bytes(judges.head_fp32, shapes);
     int64_t beside_the_judge = runs + bytes(judges.head_fp32), all = 0;
-    if (!has_committed_truth(job.model)) beside_the_judge += bytes(judges.truth);
+    const bool captured = job.model.truth == Truth::kTransformers && !job.whole_parity &&
+                          !plans_live_truth(job, services, config.shape);
+    if (!has_committed_truth(job.model) && !captured) beside_the_judge += bytes(judges.truth);
     for (const CaseEngine& engine : job.engines) {
       const int64_t one = services.process_bytes(engine.name, shapes) + bytes(engine.name);
       together(all, one);
@@ -115,6 +117,14 @@ CaseMemory needed_memory(const CaseJob& job, const CaseServices& services,
   memory.needed += shared;
   memory.with_ceiling += shared;
   return memory;
+}
+
+// Whether transformers' truth in fp32 fits into the host's memory.
+bool may_stay_on_host(const CaseJob& job, const CaseServices& services, const ModelConfig& config) {
+  const int64_t values = config.is_outline() ? config.outline_values
+                                             : config.shape.parameters(config.tie_word_embeddings);
+  return job.cuda() && job.model.truth == Truth::kTransformers &&
+         4 * values <= services.host_free_bytes();
 }
 
 std::optional<Fitting> largest_fitting(const CaseJob& job, const CaseServices& services,
@@ -227,7 +237,7 @@ std::string choose_residency(CaseJob& job, const CaseServices& services,
   if (all.ceiling_fits() || (all.fits() && job.ablations)) return {};
   const bool for_the_ceiling = all.fits();
   const bool may_open_one = job.may_open_one && !job.one_at_a_time;
-  const bool may_stay = job.cuda() && job.model.truth == Truth::kTransformers;
+  const bool may_stay = may_stay_on_host(job, services, config);
   struct Way {
     bool one, on_host;
   };
@@ -258,6 +268,7 @@ std::string what_would_fit(const CaseJob& job, const CaseServices& services,
       std::optional<CaseJob> rest = without(job, set);
       if (!rest || (job.one_at_a_time && !one)) continue;
       rest->one_at_a_time = one;
+      rest->truth_on_host = may_stay_on_host(job, services, config);
       if (const auto fits = largest_fitting(*rest, services, config, free)) {
         return fmt::format("what would fit: {} ({})", changes(job, *rest, fits->depth),
                            megabytes(fits->memory.needed));

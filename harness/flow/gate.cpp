@@ -150,6 +150,11 @@ int planned_parity_positions(const CaseJob& job, const CaseServices& services,
   return references ? parity_positions(*references, job, shape) : 0;
 }
 
+bool plans_live_truth(const CaseJob& job, const CaseServices& services, const ModelShape& shape) {
+  const auto references = planned_references(job, services, shape);
+  return references && references->live;
+}
+
 CaseShapes planned_shapes(const CaseJob& job, const CaseServices& services, const ModelShape& shape,
                           bool timed) {
   std::set<int> lengths, prefills;

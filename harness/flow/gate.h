@@ -41,6 +41,9 @@ FittingReferences references_within(const std::vector<GreedyReference>& referenc
 // The number of positions that an engine needs to be judged by `references`.
 int parity_positions(const CaseReferences& references, const CaseJob& job, const ModelShape& shape);
 
+// Whether, as far as known before the weights are loaded, a truth will be computed in this run.
+bool plans_live_truth(const CaseJob& job, const CaseServices& services, const ModelShape& shape);
+
 // Number of different shapes that the engines compute while they are judged and, with `timed`, in
 // the rest of the case too, as far as known before the weights are loaded.
 CaseShapes planned_shapes(const CaseJob& job, const CaseServices& services, const ModelShape& shape,

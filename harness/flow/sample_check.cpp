@@ -52,7 +52,8 @@ Verdict judge_sample(Sample& sample, const Engine& engine, const Traces& traces,
                                                            sample.ids.size(), wanted_receipts));
   }
   if (!traces.kv_equal) {
-    return invalid(Verdict::kNondeterministic, "KV rows differ from those of the first prefill");
+    return invalid(Verdict::kNondeterministic,
+                   "KV rows differ from those of another run over the same ids");
   }
   const std::string clocks = clock_doubt(sample, traces);
   if (!clocks.empty()) return invalid(Verdict::kIntegrity, clocks);

@@ -96,6 +96,8 @@ class CaseServices {
   // Bytes of the job's device that the whole case may take: what is free now, plus what this run
   // holds already and case_memory() counts too (on a CPU all of it, on a GPU the contexts).
   virtual int64_t free_bytes() const = 0;
+  // Bytes of the host's memory that are free.
+  virtual int64_t host_free_bytes() const = 0;
   // Bytes taken now: on a CPU by this process and its hosts, on a GPU by all processes; 0: unknown.
   virtual int64_t held_bytes() const = 0;
 };

@@ -296,6 +296,8 @@ int64_t HostServices::free_bytes() const {
   return free + (job_.cuda() ? hosts_.held_context_bytes() : hosts_.resident_bytes());
 }
 
+int64_t HostServices::host_free_bytes() const { return mkbench::host_free_bytes(); }
+
 int64_t HostServices::held_bytes() const {
   if (!job_.cuda()) return hosts_.resident_bytes();
   try {

@@ -53,6 +53,7 @@ class HostServices final : public FlowServices {
   int64_t process_bytes(const std::string& name, const CaseShapes& shapes) const override;
   int64_t shared_bytes(const ModelConfig& config) const override;
   int64_t free_bytes() const override;
+  int64_t host_free_bytes() const override;
   int64_t held_bytes() const override;
 
   void begin_timing() const override { hosts_.end_judges_runs(); }

@@ -113,13 +113,13 @@ void PluginWeights::copy_in(std::byte* to) {
 }
 
 void PluginWeights::check() const {
-  // Files that were rewritten differ from the copy, too, and the engine is not to blame.
-  if (weights_.checkpoint != nullptr) {
-    for (const auto& file : weights_.checkpoint->files) file->check_unchanged();
-  }
   if (cuda_) {
     if (device_checksum(device_.get(), device_.bytes() / 8) != checksum_) name_changed();
     return;
+  }
+  // Files that were rewritten differ from the copy, too, and the engine is not to blame.
+  if (weights_.checkpoint != nullptr) {
+    for (const auto& file : weights_.checkpoint->files) file->check_unchanged();
   }
   for (size_t i = 0; i < tensors_.size(); ++i) {
     const mkbench_tensor& original = originals_[i];

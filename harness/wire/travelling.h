@@ -45,7 +45,8 @@ void describe_fields(V& v, Tag<ModelConfig>) {
   using C = ModelConfig;
   list_fields(v, "shape", &C::shape, "rope", &C::rope, "rms_norm_eps", &C::rms_norm_eps,
               "tie_word_embeddings", &C::tie_word_embeddings, "max_positions", &C::max_positions,
-              "outline_bytes", &C::outline_bytes, "routes", &C::routes, "reads", &C::reads);
+              "outline_bytes", &C::outline_bytes, "outline_values", &C::outline_values, "routes",
+              &C::routes, "reads", &C::reads);
 }
 constexpr std::string_view enum_text(EngineRequest::Precision precision) {
   constexpr std::string_view kNames[] = {"own", "head-fp32", "fp32"};

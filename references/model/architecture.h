@@ -73,8 +73,9 @@ struct ModelConfig {
   int max_positions = 0;  // longest context, in positions
   // Bytes of the tensors as stored, of a model that only transformers computes (outline.h); else 0.
   int64_t outline_bytes = 0;
-  bool routes = false;  // of such a model: a router chooses among experts
-  StepReads reads{};    // of such a model, once it was looked for
+  int64_t outline_values = 0;  // that transformers makes of them
+  bool routes = false;         // of such a model: a router chooses among experts
+  StepReads reads{};           // of such a model, once it was looked for
 
   bool is_outline() const { return outline_bytes > 0; }
   // Bytes of all weights: as stored, or as bf16.

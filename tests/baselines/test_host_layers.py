@@ -1,5 +1,6 @@
 """The truth of transformers whose layers stay in the host's memory, and its walk along given ids."""
 
+import gc
 import importlib.util
 import sys
 import unittest
@@ -72,20 +73,33 @@ class HostLayers(unittest.TestCase):
         self.assertEqual(truth.lowest(rows).tolist(), [7, 258, 258])
         self.assertEqual(truth.lowest(rows[0]).tolist(), 7)
 
-    def test_what_the_host_cannot_hold_is_refused_before_it_is_loaded(self):
-        needed = 4 * sum(parameter.numel() for parameter in self.truth().model.parameters())
-        for free, fits in ((needed // 1024 + 1, True), (needed // 1024 - 1, False)):
-            with mock.patch.object(self.host_layers.pathlib.Path, "read_text",
-                                   return_value=f"MemFree: 1 kB\nMemAvailable:    {free} kB\n"):
-                if fits:
-                    self.host_layers.require_memory(MODEL)
-                    continue
-                with self.assertRaisesRegex(RuntimeError, "^memory of the host: 1 MB needed for the truth's layers") as caught:
-                    self.host_layers.require_memory(MODEL)
-                self.assertEqual(caught.exception.mkbench_kind, "env_unfit")
+    def test_a_class_whose_layers_are_not_known_is_refused(self):
         with self.assertRaisesRegex(RuntimeError, "Linear: its layers are not known") as caught:
             self.host_layers.keep_on_host(self.torch.nn.Linear(1, 1), [], None)
         self.assertEqual(caught.exception.mkbench_kind, "env_unfit")
+
+    def test_on_a_card_opened_anew(self):
+        if not self.torch.cuda.is_available():
+            self.skipTest("no GPU")
+        card, rows = self.torch.device("cuda", 0), []
+        for where in ("host", "host", "device"):
+            decoder = self.hf.Decoder()
+            decoder.open(str(MODEL), card, 300, precision="fp32", layers=where)
+            logits = self.torch.empty(4, 259, device=card)
+            decoder.prefill(self.torch.arange(20, device=card))
+            decoder.decode(4, None, logits)
+            rows.append(logits)
+            del decoder
+            gc.collect()
+        self.assertTrue(self.torch.equal(rows[0], rows[1]))
+        self.assertTrue(self.torch.equal(rows[0], rows[2]))
+        tensor = self.torch.ones(1 << 16)
+        self.assertEqual(len(self.host_layers.lock([tensor])), 1)
+        self.assertEqual(self.host_layers.lock([tensor]), [])  # it is locked already
+        self.assertEqual(float(self.torch.ones(3, device=card).sum()), 3)  # and the next kernel runs
+        self.host_layers.unlock([tensor])
+        self.assertEqual(len(self.host_layers.lock([tensor])), 1)
+        self.host_layers.unlock([tensor])
 
 
 if __name__ == "__main__":

@@ -93,17 +93,17 @@ class NeededMemory(CliTest):
 
         def needed(precision, cuda=True, outline=0, tied=True, settings=""):
             request = {"name": str(self.folder / "none.py"), "max_context": 7, "cuda": cuda, "precision": precision, "settings": settings}
-            return needed_memory.needed_bytes(request, {"shape": shape, "tie_word_embeddings": tied, "outline_bytes": outline})
+            return needed_memory.needed_bytes(request, {"shape": shape, "tie_word_embeddings": tied, "outline_values": outline // 2})
 
         self.assertEqual(needed("own"), rows + tables + 3 * layer)
         self.assertEqual(needed("own", tied=False), rows + 2 * tables + 3 * layer)
         self.assertEqual(needed("own", cuda=False), rows)
-        self.assertEqual(needed("own", cuda=False, outline=999), rows + 999)
+        self.assertEqual(needed("own", cuda=False, outline=998), rows + 998)
         self.assertEqual(needed("head-fp32", cuda=False), rows + 160)
         self.assertEqual(needed("fp32", cuda=False), 2 * (rows + tables + 3 * layer))
-        self.assertEqual(needed("fp32", outline=999), 2 * (rows + 999))
-        self.assertEqual(needed("fp32", outline=999, settings="layers=host"), 2 * (rows + tables + 2 * (999 - tables) // 3))
-        self.assertEqual(needed("fp32", outline=9, settings="layers=host"), 2 * (rows + 9))
+        self.assertEqual(needed("fp32", outline=998), 2 * (rows + 998))
+        self.assertEqual(needed("fp32", outline=998, settings="layers=host"), 2 * (rows + tables + 2 * (998 - tables) // 3))
+        self.assertEqual(needed("fp32", outline=8, settings="layers=host"), 2 * (rows + 8))
 
 
 @unittest.skipIf(importlib.util.find_spec("transformers") is None, "this Python has no transformers")

@@ -55,8 +55,8 @@ BUGS = {
     "expert_weights_swapped": ("FAIL_TOKEN", "first prompt 'corpus-1' position 2: found 104 ('h'), wanted 115 ('s')"),
     "shared_expert_missing": ("FAIL_TOKEN", "first prompt 'corpus-1' position 8: found 32 (' '), wanted 109 ('m')"),
     "state_not_reset": ("NONDETERMINISTIC", "equal free runs differ from the first"),
-    # Which of the two depends on the ids that a run draws for its first steps.
-    "state_not_saved": ("NONDETERMINISTIC|INTEGRITY", "state receipt: "),
+    # Which of the three depends on the ids that a run draws for its first steps.
+    "state_not_saved": ("NONDETERMINISTIC|INTEGRITY|FAIL_TOKEN", "state receipt: "),
 }
 
 
@@ -97,7 +97,7 @@ class Right(TruthTest):
         code, report, told = self.judged("--truth", "transformers", "--model", self.models(*MODELS), "--engine", "hf-static",
                                          "--compare", "hf", "-n", "4", "-d", "20", "--blocks", "1")
         self.assertEqual(code, 0, told)
-        self.assertLessEqual(told.count("`chunk_gated_delta_rule` is falling back"), 1, told)
+        self.assertEqual(told.count("`chunk_gated_delta_rule` is falling back"), 1, told)
         for case, model in zip(report["cases"], MODELS):
             with self.subTest(model=model):
                 engines = {engine["name"]: engine for engine in case["engines"]}
@@ -181,7 +181,7 @@ class Trained(TruthTest):
                 engine = self.engine(report, files[name])
                 self.assertRegex(engine["verdict"], f"^({verdict})$", engine["reasons"])
                 self.assertIn(reason, " ".join(engine["reasons"]))
-                if verdict == "FAIL_TOKEN":
+                if "found" in reason:
                     self.assertIn("R_rms", " ".join(engine["reasons"]))
                     self.assertIn("layer 0 is the first whose hidden state leaves the band", told)
         again = self.engine(report, files["shared_expert_missing"])["parity"]["failed_step"]["command"]

@@ -265,8 +265,19 @@ TEST_CASE("engines that do not fit at a time are opened one at a time, with or w
 
 TEST_CASE(
     "where one engine at a time is too much, the layers of transformers' truth stay on the host") {
-  const auto chosen = [](int64_t free, const std::function<void(CaseJob&)>& change) {
+  int64_t host_free = 4000;
+  bool captured = false;
+  const auto chosen = [&](int64_t free, const std::function<void(CaseJob&)>& change) {
     CeilingBench bench;
+    bench.services.host_free_bytes = [&] { return host_free; };
+    const auto config = bench.services.config;
+    bench.services.config = [config](const std::string& name) {
+      ModelConfig outline = config(name);
+      outline.outline_bytes = outline.outline_values = 1000;
+      return outline;
+    };
+    if (!captured)
+      bench.services.references = [](const std::string&) { return std::vector<GreedyReference>{}; };
     bench.job.device = "cuda";
     bench.job.model.truth = Truth::kTransformers;
     bench.job.no_ceiling = "not asked for";
@@ -303,6 +314,10 @@ TEST_CASE(
   });
   CHECK(both.find("(--resident one), and the truth's layers") != both.npos);
   CHECK((one_too && on_host_too));
+  host_free = 3999;  // fp32 does not fit there
+  CHECK_FALSE(std::get<2>(chosen(5'999'000'000, may_open_one)));
+  captured = true;  // then the truth is opened for the timed tokens alone
+  CHECK(chosen(4'000'000'000, may_open_one) == std::tuple("", false, false));
 }
 
 TEST_CASE("one engine at a time: the ceiling too is opened for each of its turns") {

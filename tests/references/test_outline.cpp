@@ -126,15 +126,20 @@ TEST_CASE("the outline's hash is over names and bytes of all tensors") {
   CHECK(error_line([&] { load_outline(folder, "mine"); }).find("sha256") != std::string::npos);
 }
 
-TEST_CASE("FP8 counts as the bf16 that transformers makes of it") {
+TEST_CASE("the values that transformers makes of stored tensors") {
   const TemporaryFolder place;
   write_file(place.path() / "config.json", kForeign.dump());
-  const std::string header = R"({"a":{"dtype":"F8_E4M3","shape":[5],"data_offsets":[0,5]},)"
-                             R"("b":{"dtype":"BF16","shape":[1],"data_offsets":[5,7]}})";
-  std::string file(8, '\0');
-  file[0] = static_cast<char>(header.size());
-  write_file(place.path() / "model.safetensors", file + header + std::string(7, '\0'));
-  CHECK(outline_config(place.path()).outline_bytes == 2 * 5 + 2);
+  const json header = {{"a", {{"dtype", "F8_E4M3"}, {"shape", {5}}, {"data_offsets", {0, 5}}}},
+                       {"b", {{"dtype", "BF16"}, {"shape", {1}}, {"data_offsets", {5, 7}}}},
+                       {"c", {{"dtype", "F32"}, {"shape", {1, 3}}, {"data_offsets", {7, 19}}}},
+                       {"d", {{"dtype", "U8"}, {"shape", {2}}, {"data_offsets", {19, 21}}}}};
+  std::string size(8, '\0');
+  size[0] = static_cast<char>(header.dump().size() % 256);
+  size[1] = static_cast<char>(header.dump().size() / 256);
+  write_file(place.path() / "model.safetensors", size + header.dump() + std::string(21, '\0'));
+  const ModelConfig found = outline_config(place.path());
+  CHECK(found.outline_bytes == 21);
+  CHECK(found.outline_values == 5 + 1 + 3 + 2 * 2);
 }
 
 TEST_CASE("transformers is the truth where it is asked for, or where no family fits") {

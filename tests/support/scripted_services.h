@@ -34,6 +34,7 @@ struct ServiceScripts {
   };
   std::function<int64_t(const ModelConfig&)> shared_bytes = [](auto&) { return 0; };
   std::function<int64_t()> free_bytes;
+  std::function<int64_t()> host_free_bytes = [] { return int64_t{1} << 40; };
   std::function<int64_t()> held_bytes = [] { return 0; };
   std::function<void()> begin_timing = [] {};
   std::function<void(Engine&)> take_turn = [](auto&) {};
@@ -97,6 +98,7 @@ class ScriptedServices : public ServiceScripts {
       return on_.shared_bytes(config);
     }
     int64_t free_bytes() const override { return on_.free_bytes(); }
+    int64_t host_free_bytes() const override { return on_.host_free_bytes(); }
     int64_t held_bytes() const override { return on_.held_bytes(); }
     void begin_timing() const override { on_.begin_timing(); }
     void take_turn(Engine& engine) const override { on_.take_turn(engine); }
