@@ -50,7 +50,7 @@ def source_of(folder):
         if block := block_of(folder):
             config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
             del config.quantization_config
-            values = dequantised(folder, block)
+            config.mkbench_stored, values = "fp8", dequantised(folder, block)
             return MODEL_FOR_CAUSAL_LM_MAPPING[type(config)], (None,), {"config": config, "state_dict": values}
     return AutoModelForCausalLM, (folder,), {}
 
@@ -154,6 +154,8 @@ class Decoder:
             f"attention={self.model.config._attn_implementation} allow_tf32={int(matmul.allow_tf32)} "
             f"allow_bf16_reduced_precision_reduction={int(matmul.allow_bf16_reduced_precision_reduction)} "
             f"cpu_threads={torch.get_num_threads()}" + " cudnn_sdp=0" * routes + f" layers={layers}" * (layers != "device"))
+        if stored := getattr(self.model.config, "mkbench_stored", ""):
+            self.settings += f" dequantised={stored}"
         if self.is_truth:
             self.check_cache(min(CHECKED if layers == "device" else CHECKED_FROM_HOST, max_context))
 

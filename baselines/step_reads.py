@@ -13,6 +13,7 @@ import struct
 
 import torch
 from hf_decoder import experts_in
+from stored_weights import files_of
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache, cache_utils
@@ -66,7 +67,7 @@ class ParameterReads(TorchDispatchMode):
 def stored_bits(folder):
     """{tensor: bits} of the folder's safetensors with their scales; MXFP4 stores a tensor as its blocks and its scales."""
     bits = collections.Counter()
-    for path in sorted(pathlib.Path(folder).glob("*.safetensors")):
+    for path in files_of(pathlib.Path(folder)):
         with path.open("rb") as file:
             header = json.loads(file.read(*struct.unpack("<Q", file.read(8))))
         for name, entry in header.items():

@@ -32,10 +32,18 @@ def block_of(folder):
     return block
 
 
+def files_of(folder):
+    """The safetensors files that transformers reads of a folder, which may hold others."""
+    if (folder / "model.safetensors").exists():
+        return [folder / "model.safetensors"]
+    index = json.loads((folder / "model.safetensors.index.json").read_text())
+    return sorted({folder / name for name in index["weight_map"].values()})
+
+
 def dequantised(folder, block):
     """All tensors of an FP8 checkpoint by name, its weights in fp32: each value times the scale of its block."""
     stored = {}
-    for file in sorted(pathlib.Path(folder).glob("*.safetensors")):
+    for file in files_of(pathlib.Path(folder)):
         stored |= load_file(file)
     values = {}
     for name, tensor in stored.items():
@@ -51,7 +59,8 @@ def times_scales(tensor, scales, block, where):
         raise bad_input(f"{where}: is FP8 and has no '{SCALE}' beside it")
     wanted = [-(-size // step) for size, step in zip(tensor.shape, block)]
     if list(scales.shape) != wanted or not scales.isfinite().all():
-        raise bad_input(f"{where}: its scales are {list(scales.shape)}, wanted {wanted} finite ones for blocks of {block}")
+        bad = "of another shape" if list(scales.shape) != wanted else "NaN or Inf"
+        raise bad_input(f"{where}: scales {bad}: found {list(scales.shape)}, wanted {wanted} finite ones for blocks of {block}")
     for dim, step in enumerate(block):
         scales = scales.repeat_interleave(step, dim).narrow(dim, 0, tensor.shape[dim])
     return tensor.float() * scales.float()

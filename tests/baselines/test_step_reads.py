@@ -103,6 +103,7 @@ class StepReads(unittest.TestCase):
                 "layer_types": ["full_attention"] * 4}
         plain = self.reads("gpt_oss", **keys)
         quantised = {"quantization_config": {"quant_method": "mxfp4"}}
+        stored(self.folder, {"other": 1})
         self.assertIn("no stored tensor is called", self.reads("gpt_oss", **keys, **quantised)["unknown"])
         names = {name: 2 * size for name, size in self.sizes().items()}
         experts = [name for name in names if name.endswith(("gate_up_proj", "down_proj"))]

@@ -49,6 +49,9 @@ class Fp8(unittest.TestCase):
         weight, scales = self.random(4, 4), self.torch.full((2, 2), 2.0)
         save_file({"a.weight": weight}, self.folder / "one.safetensors")
         save_file({"a.weight_scale_inv": scales, "norm": self.torch.ones(3)}, self.folder / "two.safetensors")
+        save_file({"b": scales}, self.folder / "consolidated.safetensors")  # which transformers does not read
+        index = {"weight_map": {"a.weight": "one.safetensors", "a.weight_scale_inv": "two.safetensors", "norm": "two.safetensors"}}
+        (self.folder / "model.safetensors.index.json").write_text(json.dumps(index))
         found = self.stored.dequantised(self.folder, [2, 2])
         self.assertEqual(sorted(found), ["a.weight", "norm"])
         self.assertTrue(self.torch.equal(found["a.weight"], 2 * weight.float()))
@@ -67,8 +70,8 @@ class Fp8(unittest.TestCase):
             self.assertEqual(caught.exception.mkbench_kind, "bad_input")
         weight, nan = self.random(4, 4), self.torch.full((2, 2), float("nan"))
         for scales, text in ((None, "tensor 'a': is FP8 and has no '_scale_inv' beside it"),
-                             (self.torch.ones(2, 1), r"its scales are \[2, 1\], wanted \[2, 2\] finite ones for blocks of \[2, 2\]"),
-                             (nan, r"its scales are \[2, 2\], wanted \[2, 2\] finite ones")):
+                             (self.torch.ones(2, 1), r"scales of another shape: found \[2, 1\], wanted \[2, 2\] finite ones for blocks of \[2, 2\]"),
+                             (nan, r"scales NaN or Inf: found \[2, 2\], wanted \[2, 2\] finite ones")):
             with self.assertRaisesRegex(ValueError, text) as caught:
                 self.stored.times_scales(weight, scales, [2, 2], "tensor 'a'")
             self.assertEqual(caught.exception.mkbench_kind, "bad_input")

@@ -223,6 +223,8 @@ class Quantised(TruthTest):
         self.assertEqual(verdicts, ["PASS_LIVE", "PASS_LIVE", "FAIL_TOKEN", "FAIL_TOKEN"], told)
         for file in files[1:]:
             self.assertGreater(self.engine(report, file)["parity"]["r_rms"], 2 * 1.5)
+        self.assertIn("hf-fp32: transformers=", case["reference"]["versions"])
+        self.assertIn(" dequantised=fp8", case["reference"]["versions"])
         # A byte a value, four a scale; the rest, norms and head, is bf16.
         values = 4 * (128 * 128 * (4 + 2 + 2 + 4) + 3 * 128 * 384)
         self.assertEqual(case["model"]["reads"]["fixed"], values + values // 32 ** 2 * 4 + 2 * (259 * 128 + 4 * (2 * 128 + 2 * 128) + 128))
