@@ -44,13 +44,14 @@ def of_kind(kind, error):
 
 
 def source_of(folder):
-    """The class and what its from_pretrained() is given; of an FP8 checkpoint the values that its weights stand for."""
+    """The class and what its from_pretrained() is given; of a quantised checkpoint the values that its weights stand
+    for, where stored_weights.py reads its format."""
     if "quantization_config" in (pathlib.Path(folder) / "config.json").read_text():
-        from stored_weights import block_of, dequantised  # a copy of this file stands alone, with models in bf16
-        if block := block_of(folder):
+        from stored_weights import dequantised, form_of  # a copy of this file stands alone, with models in bf16
+        if form := form_of(folder):
             config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
             del config.quantization_config
-            config.mkbench_stored, values = "fp8", dequantised(folder, block)
+            config.mkbench_stored, values = form[0], dequantised(folder, form[1])
             return MODEL_FOR_CAUSAL_LM_MAPPING[type(config)], (None,), {"config": config, "state_dict": values}
     return AutoModelForCausalLM, (folder,), {}
 

@@ -72,8 +72,8 @@ def stored_bits(folder):
             header = json.loads(file.read(*struct.unpack("<Q", file.read(8))))
         for name, entry in header.items():
             if name != "__metadata__":
-                begin, end = entry["data_offsets"]
-                for suffix in ("_blocks", "_scales", "_scale_inv"):
+                begin, end = (0, 0) if name.endswith(".weight_shape") else entry["data_offsets"]
+                for suffix in ("_blocks", "_scales", "_scale_inv", "_scale", "_packed"):
                     name = name.removesuffix(suffix)
                 bits[name] += 8 * (end - begin)
     return bits

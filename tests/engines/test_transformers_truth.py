@@ -210,29 +210,35 @@ class Trained(TruthTest):
 
 @unittest.skipIf(importlib.util.find_spec("transformers") is None, "this Python has no transformers")
 class Quantised(TruthTest):
-    def test_fp8_is_judged_by_what_its_weights_stand_for(self):
-        """tiny in blocks of 32 x 32."""
-        folder = self.folder / "fp8"
-        subprocess.run([sys.executable, ROOT / "tests" / "support" / "fp8_model.py", DATA / "tiny", folder, "32"], check=True)
-        files = [str(ENGINES / "fp8_decoder.py"), *(self.buggy(bug, "fp8_decoder") for bug in ("scales_of_next_block", "scales_read_by_column"))]
-        code, report, told = self.judged("--model", str(folder), "--engine", ",".join(files), "--compare", "hf",
+    """tiny in fewer bits, judged by what its weights stand for."""
+
+    def check(self, form, bugs, stated, bytes_of_values):
+        folder = self.folder / form
+        subprocess.run([sys.executable, ROOT / "tests" / "support" / "quantised_model.py", DATA / "tiny", folder, form], check=True)
+        files = [str(ENGINES / "quantised_decoder.py"), *(self.buggy(bug, "quantised_decoder") for bug in bugs)]
+        code, report, told = self.judged("--model", str(folder), "--engine", ",".join(files), "--compare", "hf", "--seed", "1",
                                          "-n", "4", "-d", "20", "--blocks", "1")
         self.assertEqual(code, 3, told)
         case = report["cases"][0]
         verdicts = [self.engine(report, file)["verdict"] for file in ("hf", *files)]
-        self.assertEqual(verdicts, ["PASS_LIVE", "PASS_LIVE", "FAIL_TOKEN", "FAIL_TOKEN"], told)
+        self.assertEqual(verdicts, ["PASS_LIVE"] * 2 + ["FAIL_TOKEN"] * len(bugs), told)
         for file in files[1:]:
             self.assertGreater(self.engine(report, file)["parity"]["r_rms"], 2 * 1.5)
-        self.assertIn("hf-fp32: transformers=", case["reference"]["versions"])
-        self.assertIn(" dequantised=fp8", case["reference"]["versions"])
-        # A byte a value, four a scale; the rest, norms and head, is bf16.
-        values = 4 * (128 * 128 * (4 + 2 + 2 + 4) + 3 * 128 * 384)
-        self.assertEqual(case["model"]["reads"]["fixed"], values + values // 32 ** 2 * 4 + 2 * (259 * 128 + 4 * (2 * 128 + 2 * 128) + 128))
-        shutil.copy(folder / "config.json", self.folder / "config.json")
+        self.assertIn(f" dequantised={stated}", case["reference"]["versions"])
+        values = 4 * (128 * 128 * (4 + 2 + 2 + 4) + 3 * 128 * 384)  # of four layers; norms and head are bf16
+        self.assertEqual(case["model"]["reads"]["fixed"], bytes_of_values(values) + 2 * (259 * 128 + 4 * (2 * 128 + 2 * 128) + 128))
+
+    def test_fp8_with_scales_of_blocks(self):
+        self.check("fp8", ("scales_of_next_block", "scales_read_by_column"), "fp8", lambda n: n + 4 * n // 32 ** 2)
+        shutil.copy(self.folder / "fp8" / "config.json", self.folder / "config.json")
         self.out = self.folder / "refused"
         code, report, told = self.judged("--engine", "hf-static", "--model", self.changed("fp8", quantization_config={"quant_method": "fp8"}))
         self.assertEqual((code, self.engine(report, "hf")["verdict"]), (2, "BAD_INPUT"), told)
         self.assertIn("weight_block_size is None, wanted two sizes of a block", told)
+
+    def test_int4_with_scales_of_groups(self):
+        self.check("int4", ("scales_of_next_block", "nibbles_swapped", "zero_point_off_by_one"), "pack-quantized",
+                   lambda n: n // 2 + 4 * n // 16)
 
 
 @unittest.skipIf(importlib.util.find_spec("transformers") is None, "this Python has no transformers")
