@@ -17,7 +17,7 @@ if QUIET:
 try:
     import torch
     import transformers
-    from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AutoConfig, AutoModelForCausalLM, DynamicCache
+    from transformers import AutoModelForCausalLM, DynamicCache
     from transformers.utils import logging
 
     if int(transformers.__version__.partition(".")[0]) < 5:
@@ -49,10 +49,10 @@ def source_of(folder):
     if "quantization_config" in (pathlib.Path(folder) / "config.json").read_text():
         from stored_weights import dequantised, form_of  # a copy of this file stands alone, with models in bf16
         if form := form_of(folder):
-            config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+            config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
             del config.quantization_config
             config.mkbench_stored, values = form[0], dequantised(folder, form[1])
-            return MODEL_FOR_CAUSAL_LM_MAPPING[type(config)], (None,), {"config": config, "state_dict": values}
+            return transformers.MODEL_FOR_CAUSAL_LM_MAPPING[type(config)], (None,), {"config": config, "state_dict": values}
     return AutoModelForCausalLM, (folder,), {}
 
 
