@@ -120,14 +120,14 @@ class Installation(InstalledTest):
         self.assertEqual(result.stderr, "mkbench: error: mkbench fetch: cannot run /no/python\n")
 
     def test_scripts_have_what_they_import(self):
-        there = {path.name for path in (self.root / "scripts").glob("*.py")}
+        there = {path.name for folder in ("scripts", "baselines") for path in (self.root / folder).glob("*.py")}
         # A parent that starts a script names it in its sources; capture is started by a person.
         sources = [path.read_text(encoding="utf-8")
                    for folder in ("harness", "baselines") for path in (ROOT / folder).rglob("*.cpp")]
         named = set(re.findall(r'"(\w+\.py)"', "\n".join(sources)))
         started = {name for name in named if (ROOT / "scripts" / name).exists()}
         self.assertLessEqual({"host.py", "plot_report.py", "fetch_model.py"}, started)
-        wanted = set().union(*map(imported, started | {"capture_reference.py"})) | {"torch_decoder.py"}
+        wanted = set().union(*map(imported, started | {"capture_reference.py"})) | {"torch_decoder.py", "hf_static_decoder.py"}
         self.assertEqual(there, wanted)
 
     def test_baselines_in_python_are_there(self):
