@@ -7,6 +7,7 @@ import itertools
 import weakref
 
 import torch
+from hf_decoder import of_kind
 
 
 def tensors_of(module):
@@ -17,10 +18,9 @@ def keep_on_host(model, layers, device):
     """Moves all of a model, in the host's memory, to the device but the parameters of `layers`. Raises for a class whose
     layers are not known."""
     if not len(layers):
-        error = RuntimeError(f"{type(model).__name__}: its layers are not known, so they cannot stay in the host's memory: a "
-                             "card with more memory is needed")
-        error.mkbench_kind = "env_unfit"
-        raise error
+        text = (f"{type(model).__name__}: its layers are not known, so they cannot stay in the host's memory: a card with more "
+                "memory is needed")
+        raise of_kind("env_unfit", RuntimeError(text))
     held = {id(parameter) for layer in layers for parameter in layer.parameters()}
     for tensor in tensors_of(model):
         if id(tensor) not in held:

@@ -11,6 +11,7 @@ import json
 import pathlib
 
 import torch
+from hf_decoder import of_kind
 from safetensors.torch import load_file
 
 EIGHT_BITS = (torch.float8_e4m3fn, torch.int8)
@@ -18,9 +19,7 @@ NOT_READ = {"weight_zero_point": "a zero point", "weight_g_idx": "columns in ano
 
 
 def bad_input(text):
-    error = ValueError(text)
-    error.mkbench_kind = "bad_input"
-    return error
+    return of_kind("bad_input", ValueError(text))
 
 
 def form_of(folder):

@@ -232,12 +232,13 @@ CaseMemory case_memory(const CaseJob& job, const CaseServices& services,
 
 std::string choose_residency(CaseJob& job, const CaseServices& services,
                              const ModelConfig& config) {
+  const bool may_open_one = job.may_open_one && !job.one_at_a_time;
+  const bool may_stay = may_stay_on_host(job, services, config);
+  if (!may_open_one && !may_stay) return {};
   const CaseMemory all = case_memory(job, services, config);
   // Ablations need all engines open, and take precedence over the ceiling.
   if (all.ceiling_fits() || (all.fits() && job.ablations)) return {};
   const bool for_the_ceiling = all.fits();
-  const bool may_open_one = job.may_open_one && !job.one_at_a_time;
-  const bool may_stay = may_stay_on_host(job, services, config);
   struct Way {
     bool one, on_host;
   };

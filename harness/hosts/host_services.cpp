@@ -28,7 +28,8 @@ constexpr double kSlackMs = 20, kSlackShare = 0.1;
 
 std::vector<GreedyReference> read_references(const CaseJob& job, const std::string& name) {
   std::vector<GreedyReference> references;
-  // Of a model that mkbench computes too, --truth transformers asks for a live truth.
+  // --truth transformers for a model of mkbench's own families: the run computes the truth itself and
+  // reads no reference, because the user asked for transformers' answers of now.
   if (job.model.truth == Truth::kTransformers && !job.model.is_outline) return references;
   // References that the user captured from these weights replace all others, also published ids.
   if (job.reference_dir.empty()) {
