@@ -47,12 +47,13 @@ def source_of(folder):
     """The class and what its from_pretrained() is given; of a quantised checkpoint the values that its weights stand
     for, where stored_weights.py reads its format."""
     if "quantization_config" in (pathlib.Path(folder) / "config.json").read_text():
-        from stored_weights import dequantised, form_of  # a copy of this file stands alone, with models in bf16
-        if form := form_of(folder):
+        from stored_weights import stored_in  # a copy of this file stands alone, with models in bf16
+        if stored := stored_in(folder):
             config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
             del config.quantization_config
-            config.mkbench_stored, values = form[0], dequantised(folder, form[1])
-            return transformers.MODEL_FOR_CAUSAL_LM_MAPPING[type(config)], (None,), {"config": config, "state_dict": values}
+            config.mkbench_stored = stored.form
+            return (transformers.MODEL_FOR_CAUSAL_LM_MAPPING[type(config)], (None,),
+                    {"config": config, "state_dict": stored.dequantised()})
     return AutoModelForCausalLM, (folder,), {}
 
 
@@ -63,7 +64,7 @@ def load(folder, dtype, attention):
         model_class, source, values = source_of(folder)
         model, found = model_class.from_pretrained(
             *source, **values, use_safetensors=True, local_files_only=True, trust_remote_code=False, output_loading_info=True,
-            ignore_mismatched_sizes=True, dtype=dtype, attn_implementation=attention)
+            ignore_mismatched_sizes=True, dtype=torch.float32 if values else dtype, attn_implementation=attention)
     except (MemoryError, torch.OutOfMemoryError):
         raise
     except Exception as refusal:  # of a config that does not fit its class, anything
@@ -76,7 +77,21 @@ def load(folder, dtype, attention):
             text = (f"{folder}: transformers finds {what.replace('_', ' ')} among the tensors, which it would fill with random "
                     f"numbers: {', '.join(sorted(map(str, found[what]))[:4])}")
             raise of_kind("bad_input", ValueError(text))
-    return model.requires_grad_(False).eval()
+    model = model.requires_grad_(False).eval()
+    return round_to(model, dtype) if values else model
+
+
+def round_to(model, dtype):
+    """A model in fp32, brought to dtype but for the matrices of its products that dtype cannot hold."""
+    for module in list(model.modules()):
+        for name, part in list(module.named_children()):
+            if type(part) is torch.nn.Linear and not torch.equal(part.weight.to(dtype).float(), part.weight):
+                setattr(module, name, Fp32Product(part, dtype))
+    kept = {id(part.weight) for part in model.modules() if isinstance(part, Fp32Product)}
+    for parameter in model.parameters():
+        if id(parameter) not in kept:
+            parameter.data = parameter.data.to(dtype)
+    return model
 
 
 def require_fp32(device):
@@ -97,16 +112,17 @@ def experts_in(text):
     return {count for key in keys if isinstance(count := getattr(text, key, None), int) and count > 1}
 
 
-class Fp32Head(torch.nn.Module):
-    """A model's last product in fp32."""
+class Fp32Product(torch.nn.Module):
+    """A product with a matrix in fp32, computed in fp32 and rounded to dtype at its end."""
 
-    def __init__(self, head):
+    def __init__(self, linear, dtype):
         super().__init__()
-        self.weight, bias = head.weight.float(), getattr(head, "bias", None)
-        self.bias = None if bias is None else bias.float()
+        bias = getattr(linear, "bias", None)
+        self.weight = torch.nn.Parameter(linear.weight.float(), requires_grad=False)
+        self.bias, self.dtype = None if bias is None else bias.float(), dtype
 
-    def forward(self, hidden):
-        return torch.nn.functional.linear(hidden.float(), self.weight, self.bias)
+    def forward(self, x):
+        return torch.nn.functional.linear(x.float(), self.weight, self.bias).to(self.dtype)
 
 
 class Decoder:
@@ -137,7 +153,7 @@ class Decoder:
         else:
             self.model = self.model.to(device)
         if precision == "head-fp32":
-            self.model.set_output_embeddings(Fp32Head(self.model.get_output_embeddings()))
+            self.model.set_output_embeddings(Fp32Product(self.model.get_output_embeddings(), torch.float32))
         self.shown, self.chunk, self.is_truth = {}, PREFILL_CHUNK, precision == "fp32"
         if not all(type(layer) is DynamicLayer for layer in DynamicCache(config=self.model.config).layers):
             self.rewind = None  # a window or a recurrent state has forgotten what was before

@@ -13,7 +13,7 @@ import struct
 
 import torch
 from hf_decoder import experts_in
-from stored_weights import files_of
+from stored_weights import files_of, stored_in
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache, cache_utils
@@ -65,17 +65,19 @@ class ParameterReads(TorchDispatchMode):
 
 
 def stored_bits(folder):
-    """{tensor: bits} of the folder's safetensors with their scales; MXFP4 stores a tensor as its blocks and its scales."""
-    bits = collections.Counter()
+    """{weight: bits} of the folder's safetensors with scales and zero points; MXFP4 stores a tensor as its blocks and its
+    scales."""
+    bits, stored = collections.Counter(), stored_in(folder)
     for path in files_of(pathlib.Path(folder)):
         with path.open("rb") as file:
             header = json.loads(file.read(*struct.unpack("<Q", file.read(8))))
         for name, entry in header.items():
-            if name != "__metadata__":
-                begin, end = (0, 0) if name.endswith(".weight_shape") else entry["data_offsets"]
-                for suffix in ("_blocks", "_scales", "_scale_inv", "_scale", "_packed"):
-                    name = name.removesuffix(suffix)
-                bits[name] += 8 * (end - begin)
+            if name == "__metadata__":
+                continue
+            begin, end = entry["data_offsets"]
+            module, part = stored.owner(name) if stored else (name.removesuffix("_blocks").removesuffix("_scales"), "")
+            if not part or part in stored.reader.PARTS:
+                bits[f"{module}.weight" if part else module] += 8 * (end - begin)
     return bits
 
 

@@ -9,6 +9,11 @@ set(MKBENCH_DATA
   baselines/hf_static_decoder.py
   baselines/host_layers.py
   baselines/step_reads.py
+  baselines/stored_awq.py
+  baselines/stored_bitsandbytes.py
+  baselines/stored_compressed.py
+  baselines/stored_fp8.py
+  baselines/stored_gptq.py
   baselines/stored_weights.py
   references/decoder.py
   references/engine_abi.h

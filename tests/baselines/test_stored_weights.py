@@ -7,106 +7,217 @@ import sys
 import tempfile
 import unittest
 
-from support.cli_support import ROOT
+from support.cli_support import DATA, ROOT
+
+# [3, 43] normal numbers, packed by bitsandbytes 0.50.2 in NF4 with blocks of 64: bytes, the blocks' largest, and what it
+# makes of some of the last row. Then with the largest in 8 bits themselves: what its table of 256 holds at these, their
+# scale and offset.
+NF4 = ("6281cc675470956d86f597ab8ea73269b0b48217513a69ce34b94598ccd6605a445108bde8b9b02e9454995c9ac953a869c47bc39687539922171558"
+       "af46597ff7")
+LARGEST = [0.26642000675201416, 0.262460321187973, 0.06367431581020355]
+ENDS = {0: -0.04849569499492645, 1: 0.11566884070634842, 34: 0.06459471583366394, 41: 0.262460321187973, 42: 0.06367431581020355}
+NESTED = ("72947c6315156674bde91dc67ccafba85c781155752da34b89da3e3c6486373de14829d8147964688816958442564809bd84743caa689a6c653c6c75cc"
+          "285e68f7")
+NESTED_TABLE, NESTED_SCALE, NESTED_OFFSET = [0.40234375, 0.5992187261581421, -0.992968738079071], 0.10586389154195786, 0.18835459649562836
+NESTED_ENDS = {0: 0.020037541165947914, 1: -0.07161956280469894, 39: 0.1820334643125534, 42: 0.08323506265878677}
 
 
 @unittest.skipIf(importlib.util.find_spec("transformers") is None, "this Python has no transformers")
 class StoredWeights(unittest.TestCase):
     def setUp(self):
-        sys.path.insert(0, str(ROOT / "baselines"))
-        self.addCleanup(sys.path.remove, str(ROOT / "baselines"))
+        for place in ("baselines", "tests/support"):
+            sys.path.insert(0, str(ROOT / place))
+            self.addCleanup(sys.path.remove, str(ROOT / place))
+        import quantised_model
         import stored_weights
         import torch
-        self.stored, self.torch = stored_weights, torch
+        self.stored, self.maker, self.torch = stored_weights, quantised_model, torch
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
 
     def random(self, *shape):
-        weight = self.torch.randn(shape, generator=self.torch.Generator().manual_seed(1)) * 100
-        return weight.to(self.torch.float8_e4m3fn)
+        return self.torch.randn(shape, generator=self.torch.Generator().manual_seed(1)) * 100
+
+    def values(self, method, parts, **stated):
+        return importlib.import_module(self.stored.METHODS[method]).values(parts, stated)
+
+    def refused(self, text, call, *args, **kwargs):
+        with self.assertRaisesRegex(ValueError, text) as caught:
+            call(*args, **kwargs)
+        self.assertEqual(getattr(caught.exception, "mkbench_kind", "bad_input"), "bad_input")
 
     def test_every_value_has_the_scale_of_its_block(self):
-        weight, scales = self.random(5, 7), self.torch.arange(1, 13).float().reshape(3, 4) / 3
-        found = self.stored.times_scales(weight, scales, [2, 2], "")
+        weight, scales = self.random(5, 7).to(self.torch.float8_e4m3fn), self.torch.arange(1, 13).float().reshape(3, 4) / 3
+        found = self.stored.times_scales(weight, scales, [2, 2])
         self.assertEqual(found.dtype, self.torch.float32)
         for row in range(5):
             for column in range(7):
                 self.assertEqual(found[row, column], weight[row, column].float() * scales[row // 2, column // 2])
-        wide = self.stored.times_scales(weight, scales[:1, :3], [5, 3], "")
+        wide = self.stored.times_scales(weight, scales[:1, :3], [5, 3])
         self.assertEqual(wide[4, 6], weight[4, 6].float() * scales[0, 2])
+        rows = self.stored.times_scales(weight, scales.flatten()[:5])
+        self.assertTrue(self.torch.equal(rows, weight.float() * scales.flatten()[:5, None]))
+        nan = self.torch.full((3, 4), float("nan"))
+        for bad, block, text in ((scales[:2], [2, 2], r"of another shape: found \[2, 4\], wanted \[3, 4\]"), (nan, [2, 2], "NaN or Inf: found"),
+                                 (scales, None, r"found \[3, 4\], wanted \['a divisor of 5', 'a divisor of 7'\]"),
+                                 (scales[:1, :2], None, "'a divisor of 7'")):
+            self.refused(text, self.stored.times_scales, weight, bad, block)
 
-    def test_as_transformers_reads_it(self):
+    def test_fp8_as_transformers_reads_it(self):
         from transformers.integrations.finegrained_fp8 import Fp8Dequantize
 
-        weight, scales = self.random(8, 12), self.torch.rand(2, 3) + 0.1
+        weight, scales = self.random(8, 12).to(self.torch.float8_e4m3fn), self.torch.rand(2, 3) + 0.1
         theirs = Fp8Dequantize(None)._dequantize_one(weight, scales)
-        self.assertTrue(self.torch.equal(self.stored.times_scales(weight, scales, [4, 4], "").to(theirs.dtype), theirs))
+        mine = self.values("fp8", {"weight": weight, "weight_scale_inv": scales}, weight_block_size=[4, 4])
+        self.assertTrue(self.torch.equal(mine.to(theirs.dtype), theirs))
+        self.refused("is quantised and has no weight_scale_inv beside weight", self.values, "fp8", {"weight": weight}, weight_block_size=[4, 4])
+
+    def test_compressed_tensors_words_of_four_and_eight_bits(self):
+        # Packed by compressed-tensors 0.20.1: a row of 24 values in groups of eight.
+        torch, words = self.torch, self.torch.tensor([[528188840, -1129354648, -2018765111]], dtype=self.torch.int32)
+        wanted = [0, 2, -3, 0, 3, -1, 7, -7, 0, -2, 2, -2, 7, 2, 4, 3, 1, 4, -2, -7, 4, 2, -1, 0]
+        parts = {"weight_packed": words, "weight_scale": torch.ones(1, 1), "weight_shape": torch.tensor([1, 24])}
+        self.assertEqual(self.values("compressed-tensors", parts).tolist(), [wanted])
+        self.assertEqual(self.values("compressed-tensors", parts | {"weight_shape": torch.tensor([1, 17])}).tolist(), [wanted[:17]])
+        eight = parts | {"weight_packed": words[:, :2], "weight_shape": torch.tensor([1, 7])}
+        self.assertEqual(self.values("compressed-tensors", eight).tolist(), [[40, 5, -5, -97, -24, -22, 47]])  # its bytes less 128
+        scaled = parts | {"weight_scale": torch.tensor([[1.0, 10.0, 100.0]])}
+        self.assertEqual(self.values("compressed-tensors", scaled).tolist(), [[w * 10.0 ** (i // 8) for i, w in enumerate(wanted)]])
+        # Zero points are packed along the rows, 8 more than they are; an order of columns names each one's group.
+        zeros = scaled | {"weight_zero_point": torch.tensor([[8 + 1, 8 - 2, 8 + 3]], dtype=torch.int32)}
+        shifted = [(w - (1, -2, 3)[i // 8]) * 10.0 ** (i // 8) for i, w in enumerate(wanted)]
+        self.assertEqual(self.values("compressed-tensors", zeros).tolist(), [shifted])
+        order = torch.tensor([2] * 8 + [0] * 8 + [1] * 8, dtype=torch.int32)
+        found = self.values("compressed-tensors", zeros | {"weight_g_idx": order}).tolist()[0]
+        self.assertEqual(found, [(w - (1, -2, 3)[g]) * 10.0 ** g for w, g in zip(wanted, order.tolist())])
+        self.assertEqual(self.values("compressed-tensors", zeros | {"weight_g_idx": order * 0 - 1}).tolist(), [shifted])
+        for change, text in (({"weight_shape": torch.tensor([1, 25])}, r"words \[1, 3\] hold a matrix \[1, 25\]"),
+                             ({"weight_shape": torch.tensor([2, 24])}, r"hold a matrix \[2, 24\] .weight_shape., wanted 4 or 8 bits"),
+                             ({"weight_g_idx": order[:23]}, r"weight_g_idx names groups \[23\] up to 2, scales are \[1, 3\]"),
+                             ({"weight_g_idx": order + 1}, "up to 3")):
+            self.refused(text, self.values, "compressed-tensors", scaled | change)
+        parts.pop("weight_shape")
+        self.refused("has no weight_shape beside weight_packed, weight_scale", self.values, "compressed-tensors", parts)
+
+    def test_compressed_tensors_in_blocks_and_in_whole_bytes(self):
+        eight = self.torch.tensor([[1, -2, 3]], dtype=self.torch.int8)
+        parts = {"weight": eight, "weight_scale": self.torch.tensor([0.5])}
+        self.assertEqual(self.values("compressed-tensors", parts).tolist(), [[0.5, -1, 1.5]])
+        parts["weight_zero_point"] = self.torch.tensor([2], dtype=self.torch.int8)
+        self.assertEqual(self.values("compressed-tensors", parts).tolist(), [[-0.5, -2, 0.5]])
+        parts = {"weight": eight, "weight_scale": self.torch.tensor([[1.0, 10.0]])}
+        groups = {"config_groups": {"group_0": {"weights": {"block_structure": [1, 2]}}}}
+        self.assertEqual(self.values("compressed-tensors", parts, **groups).tolist(), [[1, -2, 30]])
+        self.refused("'a divisor of 3'", self.values, "compressed-tensors", parts)
+
+    def test_awq(self):
+        """As dequantize_gemm() of autoawq 0.2.6 reads two inputs of eight outputs in one group."""
+        words = self.torch.tensor([[-957033423], [867841709]], dtype=self.torch.int32)
+        parts = {"qweight": words, "qzeros": self.torch.tensor([[302606428]], dtype=self.torch.int32), "scales": self.torch.full((1, 8), 2.0)}
+        wanted = [[-11, 1], [-5, 1], [-2, 5], [15, 11], [-4, -2], [4, 1], [7, -3], [11, 2]]
+        self.assertEqual(self.values("awq", parts).tolist(), [[2.0 * value for value in row] for row in wanted])
+        self.refused("do not divide", self.values, "awq", parts | {"scales": self.torch.ones(2, 8)})
+
+    def test_gptq(self):
+        """What auto-gptq 0.7.1 computes: scale * (stored - (zero point + 1)), inputs packed along the rows."""
+        parts = {"qweight": self.torch.tensor([[0x76543210], [0x0EDCBA98]], dtype=self.torch.int32), "scales": self.torch.tensor([[1.0], [10.0]]),
+                 "qzeros": self.torch.tensor([[2], [4]], dtype=self.torch.int32)}
+        self.values_of(parts, [i - 3 for i in range(8)] + [10 * (i - 5) for i in (*range(8, 15), 0)])
+        groups = self.torch.tensor([1, 0] * 8, dtype=self.torch.int32)
+        self.values_of(parts | {"g_idx": groups}, [10 * (i - 5) if n % 2 == 0 else i - 3 for n, i in enumerate((*range(15), 0))])
+        self.values_of(parts, [i - 2 for i in range(8)] + [10 * (i - 4) for i in (*range(8, 15), 0)], checkpoint_format="gptq_v2")
+        for change, text in (({"g_idx": groups + 1}, "groups up to 2"), ({"g_idx": groups[:15]}, "wanted finite ones of as many outputs"),
+                             ({"g_idx": groups - 1}, "groups up to 0"), ({"scales": self.torch.full((2, 1), float("inf"))}, "wanted finite ones"),
+                             ({"qzeros": self.torch.tensor([[2], [15]], dtype=self.torch.int32)}, "some kernels of auto-gptq read as 0 and others as 16")):
+            self.refused(text, self.values_of, parts | change, [])
+
+    def values_of(self, parts, wanted, **stated):
+        # qzeros holds eight outputs a word: the other seven have no weights.
+        wide = {"qweight": parts["qweight"].repeat(1, 8), "scales": parts["scales"].repeat(1, 8)}
+        found = self.values("gptq", parts | wide, bits=4, **stated)
+        self.assertEqual(found[0].tolist(), [float(value) for value in wanted])
+
+    def test_bitsandbytes(self):
+        torch, state = self.torch, {"quant_type": "nf4", "blocksize": 64, "dtype": "float32", "shape": [3, 43]}
+
+        def parts(text, largest, **more):
+            packed = {"weight": text, "weight.quant_state.bitsandbytes__nf4": json.dumps(state | more)}
+            bytes_ = {"weight": bytes.fromhex(text), "weight.quant_state.bitsandbytes__nf4": packed["weight.quant_state.bitsandbytes__nf4"].encode()}
+            return {name: torch.tensor(list(data), dtype=torch.uint8) for name, data in bytes_.items()} | {
+                "weight.absmax": torch.tensor(largest), "weight.quant_map": torch.tensor(self.maker.NF4)}
+        plain = parts(NF4, LARGEST)
+        nested = parts(NESTED, [0, 1, 2], nested_blocksize=256, nested_offset=NESTED_OFFSET) | {
+            "weight.nested_absmax": torch.tensor([NESTED_SCALE]), "weight.nested_quant_map": torch.tensor(NESTED_TABLE)}
+        for of, ends in ((plain, ENDS), (nested, NESTED_ENDS)):
+            row = self.values("bitsandbytes", of)[2]
+            for column, wanted in ends.items():
+                self.assertAlmostEqual(float(row[column]), wanted, places=7)
+        rows = {"weight": torch.tensor([[127, 37], [-23, -127]], dtype=torch.int8), "SCB": torch.tensor([1.107421875, 0.91650390625])}
+        self.assertEqual(self.values("bitsandbytes", rows).tolist(), [[1.107421875, 0.3226347267627716], [-0.16598102450370789, -0.91650390625]])
+        self.refused("found the largest of 2 blocks, wanted those of 129 values", self.values, "bitsandbytes", parts(NF4, LARGEST[:2]))
+        self.refused(r"found 128 values, wanted those of \[3, 43\]", self.values, "bitsandbytes", parts(NF4[:-2], LARGEST))
+        plain.pop("weight.quant_state.bitsandbytes__nf4")
+        self.refused("has no weight.quant_state.bitsandbytes__nf4", self.values, "bitsandbytes", plain)
 
     def test_a_folder_of_shards(self):
         from safetensors.torch import save_file
 
-        weight, scales = self.random(4, 4), self.torch.full((2, 2), 2.0)
+        weight, scales = self.random(4, 4).to(self.torch.float8_e4m3fn), self.torch.full((2, 2), 2.0)
         save_file({"a.weight": weight}, self.folder / "one.safetensors")
-        save_file({"a.weight_scale_inv": scales, "norm": self.torch.ones(3)}, self.folder / "two.safetensors")
+        save_file({"a.weight_scale_inv": scales, "norm.weight": self.torch.ones(3), "a.bias": self.torch.ones(4)}, self.folder / "two.safetensors")
         save_file({"b": scales}, self.folder / "consolidated.safetensors")  # which transformers does not read
-        index = {"weight_map": {"a.weight": "one.safetensors", "a.weight_scale_inv": "two.safetensors", "norm": "two.safetensors"}}
+        index = {"weight_map": {"a.weight": "one.safetensors", "a.weight_scale_inv": "two.safetensors", "norm.weight": "two.safetensors"}}
         (self.folder / "model.safetensors.index.json").write_text(json.dumps(index))
-        found = self.stored.dequantised(self.folder, [2, 2])
-        self.assertEqual(sorted(found), ["a.weight", "norm"])
+        (self.folder / "config.json").write_text(json.dumps({"quantization_config": {"quant_method": "fp8", "weight_block_size": [2, 2]}}))
+        found = self.stored.stored_in(self.folder).dequantised()
+        self.assertEqual(sorted(found), ["a.bias", "a.weight", "norm.weight"])
         self.assertTrue(self.torch.equal(found["a.weight"], 2 * weight.float()))
+        save_file({"a.weight_scale_inv": scales[:1]}, self.folder / "two.safetensors")
+        self.refused(f"{self.folder}: weight 'a': scales of another shape", self.stored.stored_in(self.folder).dequantised)
 
-    def test_words_of_four_and_eight_bits(self):
-        # Packed by compressed-tensors 0.20.1: a row of 24 values in groups of eight.
-        words = self.torch.tensor([[528188840, -1129354648, -2018765111]], dtype=self.torch.int32)
-        wanted = [0, 2, -3, 0, 3, -1, 7, -7, 0, -2, 2, -2, 7, 2, 4, 3, 1, 4, -2, -7, 4, 2, -1, 0]
-        self.assertEqual(self.stored.unpacked(words, 24, "").tolist(), [wanted])
-        self.assertEqual(self.stored.unpacked(words, 17, "").tolist(), [wanted[:17]])
-        self.assertEqual(self.stored.unpacked(words[:, :2], 7, "").tolist(), [[40, 5, -5, -97, -24, -22, 47]])  # its bytes less 128
-        scales = self.torch.tensor([[1.0, 10.0, 100.0]])
-        found = self.stored.times_scales(self.stored.unpacked(words, 24, ""), scales, None, "")
-        self.assertEqual(found.tolist(), [[w * 10.0 ** (i // 8) for i, w in enumerate(wanted)]])
+    def test_every_format_of_a_folder_is_near_what_was_quantised(self):
+        from safetensors.torch import load_file
+        import step_reads
 
-    def test_a_folder_of_compressed_tensors(self):
-        from safetensors.torch import save_file
+        whole = load_file(DATA / "tiny" / "model.safetensors")
+        name, values = "model.layers.3.mlp.down_proj.weight", 128 * 384
+        most = {"fp8": 0.04, "int8": 0.01, "int4": 0.1, "awq": 0.1, "gptq": 0.1, "nf4": 0.12}  # of the deviation
+        bits = {"fp8": 8 + 32 / 32 ** 2, "int8": 8 + 32 / 384, "int4": 4 + 32 / 16, "awq": 4 + 20 / 32, "gptq": 4 + 20 / 32, "nf4": 4 + 32 / 64}
+        self.assertEqual(set(most), set(self.maker.STATED))
+        for form, limit in most.items():
+            with self.subTest(form=form):
+                self.maker.make(DATA / "tiny", self.folder / form, form)
+                stored = self.stored.stored_in(self.folder / form)
+                found = stored.dequantised()
+                self.assertEqual(sorted(found), sorted(whole))
+                off = (found[name] - whole[name].float()).square().mean().sqrt() / whole[name].float().std()
+                self.assertGreater(limit, off)
+                self.assertGreater(off, limit / 10)
+                self.assertTrue(self.torch.equal(found["model.norm.weight"], whole["model.norm.weight"]))
+                self.assertEqual(step_reads.stored_bits(self.folder / form)[name], bits[form] * values)
 
-        words = self.torch.tensor([[-0x77777778 + 1], [-0x77777778 + 2]], dtype=self.torch.int32)  # 1 and 2 in the first column
-        eight = self.torch.tensor([[1, -2, 3]], dtype=self.torch.int8)
-        tensors = {"a.weight_packed": words, "a.weight_scale": self.torch.tensor([[2.0], [3.0]]), "a.weight_shape": self.torch.tensor([2, 5]),
-                   "b.weight": eight, "b.weight_scale": self.torch.tensor([0.5]), "norm": self.torch.ones(2)}
-        save_file(tensors, self.folder / "model.safetensors")
-        found = self.stored.dequantised(self.folder, None)
-        self.assertEqual({name: tensor.tolist() for name, tensor in found.items()},
-                         {"a.weight": [[2, 0, 0, 0, 0], [6, 0, 0, 0, 0]], "b.weight": [[0.5, -1, 1.5]], "norm": [1, 1]})
-        for name, text in (("weight_zero_point", "is a zero point, which is not read yet"), ("weight_g_idx", "is columns in another order")):
-            save_file(tensors | {f"a.{name}": words.clone()}, self.folder / "model.safetensors")
-            with self.assertRaisesRegex(ValueError, f"a.{name}': {text}"):
-                self.stored.dequantised(self.folder, None)
-        tensors.pop("a.weight_shape")
-        save_file(tensors, self.folder / "model.safetensors")
-        with self.assertRaisesRegex(ValueError, "1 words hold 0 columns .weight_shape., wanted 4 or 8 bits a value"):
-            self.stored.dequantised(self.folder, None)
+    def test_what_is_stated(self):
+        def form(method, **stated):
+            (self.folder / "config.json").write_text(json.dumps({"quantization_config": {"quant_method": method} | stated}))
+            found = self.stored.stored_in(self.folder)
+            return found and found.form
 
-    def test_what_is_refused(self):
-        def block(stated):
-            (self.folder / "config.json").write_text(json.dumps({"quantization_config": stated}))
-            return self.stored.form_of(self.folder)
-
-        self.assertEqual(block({"quant_method": "fp8", "weight_block_size": [128, 64]}), ("fp8", [128, 64]))
-        self.assertEqual(block({"quant_method": "compressed-tensors", "format": "int-quantized"}), ("int-quantized", None))
-        for stated in (None, {}, {"quant_method": "gptq", "weight_block_size": [1, 1]}):
-            self.assertIsNone(block(stated))
+        for method, stated, wanted in (("fp8", {"weight_block_size": [128, 64]}, "fp8"), ("awq", {"bits": 4}, "awq"),
+                                       ("compressed-tensors", {"format": "int-quantized"}, "int-quantized"), ("awq", {"w_bit": 4, "version": "GEMM"}, "awq"),
+                                       ("gptq", {"bits": 8, "checkpoint_format": "gptq_v2"}, "gptq"), ("gptq", {"bits": 2}, "gptq"),
+                                       ("bitsandbytes", {"bnb_4bit_quant_type": "nf4"}, "nf4"), ("bitsandbytes", {"load_in_8bit": True}, "int8"),
+                                       ("mxfp4", {}, None)):
+            self.assertEqual(form(method, **stated), wanted)
+        (self.folder / "config.json").write_text("{}")
+        self.assertIsNone(self.stored.stored_in(self.folder))
         for size in (None, [128], [128, 0], [128, "1"], 128):
-            with self.assertRaisesRegex(ValueError, "weight_block_size is .*, wanted two sizes of a block") as caught:
-                block({"quant_method": "fp8", "weight_block_size": size})
-            self.assertEqual(caught.exception.mkbench_kind, "bad_input")
-        weight, nan = self.random(4, 4), self.torch.full((2, 2), float("nan"))
-        for scales, text in ((None, "tensor 'a': is quantised and has no scales beside it"),
-                             (self.torch.ones(2, 1), r"scales of another shape: found \[2, 1\], wanted \[2, 2\] finite ones for blocks of \[2, 2\]"),
-                             (nan, r"scales NaN or Inf: found \[2, 2\], wanted \[2, 2\] finite ones")):
-            with self.assertRaisesRegex(ValueError, text) as caught:
-                self.stored.times_scales(weight, scales, [2, 2], "tensor 'a'")
-            self.assertEqual(caught.exception.mkbench_kind, "bad_input")
+            self.refused("config.json: quantization_config: weight_block_size is .*, wanted two sizes", form, "fp8", weight_block_size=size)
+        for method, stated, text in (("awq", {"bits": 8}, "bits and version are 8 and 'gemm', wanted 4 and 'gemm'"),
+                                     ("awq", {"bits": 4, "version": "gemv"}, "are 4 and 'gemv'"), ("gptq", {"bits": 3}, "are 3 and 'gptq', wanted 2, 4 or 8"),
+                                     ("gptq", {"bits": 4, "checkpoint_format": "marlin"}, "are 4 and 'marlin'"),
+                                     ("compressed-tensors", {"format": "marlin-24"}, "format is 'marlin-24', wanted one of pack-quantized")):
+            self.refused(text, form, method, **stated)
 
 
 if __name__ == "__main__":

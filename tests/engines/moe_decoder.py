@@ -65,8 +65,8 @@ class MoeDecoder(TorchSteps):
         return total
 
     def attention(self, layer, x):
-        q, k, v = (functional.linear(x, self.get(layer, f"self_attn.{p}_proj")).view(-1, self.dim) for p in "qkv")
-        return functional.linear(self.attend(layer, q, k, v), self.get(layer, "self_attn.o_proj"))
+        q, k, v = (self.product(x, self.get(layer, f"self_attn.{p}_proj")).view(-1, self.dim) for p in "qkv")
+        return self.product(self.attend(layer, q, k, v), self.get(layer, "self_attn.o_proj"))
 
     def run_layer(self, layer, h):
         h = h + self.attention(layer, self.layer_norm(layer, "input_layernorm", h))

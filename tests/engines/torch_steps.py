@@ -127,4 +127,8 @@ class TorchSteps(StepDecoder):
 
     def swiglu(self, layer, part, x):
         gate, up, down = (self.get(layer, f"{part}.{name}_proj") for name in ("gate", "up", "down"))
-        return functional.linear(functional.silu(functional.linear(x, gate)) * functional.linear(x, up), down)
+        return self.product(functional.silu(self.product(x, gate)) * self.product(x, up), down)
+
+    def product(self, x, weight):
+        """Of a bf16 vector, rounded to bf16; a matrix in fp32 enters it as it is."""
+        return functional.linear(x.to(weight.dtype), weight).to(x.dtype)

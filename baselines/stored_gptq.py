@@ -1,0 +1,39 @@
+"""GPTQ: (stored - zero point) * scale, 2, 4 or 8 bits a value in int32 words.
+
+X.qweight [in * bits / 32, out] packs inputs, X.qzeros [groups, out * bits / 32] outputs, X.scales fp16 [groups, out], X.g_idx
+[in] the group of an input. Zero points are stored less one unless checkpoint_format is gptq_v2.
+"""
+
+import torch
+from stored_weights import bad_input, part_of, unpacked
+
+PARTS = ("qweight", "qzeros", "scales")
+BESIDE = ("g_idx",)
+
+
+def form_of(stated):
+    bits, form = stated.get("bits"), stated.get("checkpoint_format") or "gptq"
+    if bits not in (2, 4, 8) or form not in ("gptq", "gptq_v2"):
+        raise ValueError(f"bits and checkpoint_format are {bits!r} and {form!r}, wanted 2, 4 or 8 and 'gptq' or 'gptq_v2'")
+    return "gptq"
+
+
+def values(parts, stated):
+    bits = stated["bits"]
+    stored, scales = unpacked(part_of(parts, "qweight"), bits, 0), part_of(parts, "scales")
+    zeros = unpacked(part_of(parts, "qzeros"), bits, 1)
+    if stated.get("checkpoint_format") != "gptq_v2":
+        zeros = zeros + 1
+        if zeros.max() == 1 << bits:
+            raise bad_input(f"holds the zero point {(1 << bits) - 1}, which some kernels of auto-gptq read as 0 and others as {1 << bits}; "
+                            "checkpoint_format gptq_v2 has no such")
+    inputs, outputs = stored.shape
+    groups = parts.get("g_idx")
+    if groups is None:
+        groups = torch.arange(inputs) // -(-inputs // len(scales))
+    fit = zeros.shape == scales.shape and scales.shape[1] == outputs and len(groups) == inputs and 0 <= groups.min() and groups.max() < len(scales)
+    if not fit or not scales.isfinite().all():
+        raise bad_input(f"a matrix {[inputs, outputs]} of inputs and outputs has zero points {list(zeros.shape)}, scales {list(scales.shape)} "
+                        f"and groups up to {int(groups.max())}, wanted finite ones of as many outputs for each group")
+    groups = groups.long()
+    return ((stored - zeros[groups]) * scales.float()[groups]).T.contiguous()
