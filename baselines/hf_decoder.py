@@ -43,25 +43,32 @@ def of_kind(kind, error):
     return error
 
 
-def source_of(folder):
-    """The class and what its from_pretrained() is given; of a quantised checkpoint the values that its weights stand
-    for, where stored_weights.py reads its format."""
-    if "quantization_config" in (pathlib.Path(folder) / "config.json").read_text():
-        from stored_weights import stored_in  # a copy of this file stands alone, with models in bf16
-        if stored := stored_in(folder):
-            config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-            del config.quantization_config
-            config.mkbench_stored = stored.form
-            return (transformers.MODEL_FOR_CAUSAL_LM_MAPPING[type(config)], (None,),
-                    {"config": config, "state_dict": stored.dequantised()})
-    return AutoModelForCausalLM, (folder,), {}
+def source_of(folder, file):
+    """The class and what its from_pretrained() is given: the folder; of a quantised checkpoint the values that its weights
+    stand for, where stored_weights.py reads its format; and in their places those that a file states (stated_values.py)."""
+    if not file and "quantization_config" not in (pathlib.Path(folder) / "config.json").read_text():
+        return AutoModelForCausalLM, (folder,), {}
+    from stored_weights import stored_in  # a copy of this file stands alone, with models in bf16
+    stored = stored_in(folder)
+    if not (file or stored):
+        return AutoModelForCausalLM, (folder,), {}
+    config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    if stored:
+        del config.quantization_config
+    config.mkbench_stored = "engine" if file else stored.form
+    if file:
+        from stated_values import weights_by
+        weights = weights_by(folder, file, config)
+    else:
+        weights = stored.dequantised()
+    return transformers.MODEL_FOR_CAUSAL_LM_MAPPING[type(config)], (None,), {"config": config, "state_dict": weights}
 
 
-def load(folder, dtype, attention):
+def load(folder, dtype, attention, file=""):
     """The model in `folder`; its own eager attention where its class lacks `attention`. Raises bad_input for one that
     transformers cannot load whole; weights that are no safetensors are never opened, and no code of the folder runs."""
     try:
-        model_class, source, values = source_of(folder)
+        model_class, source, values = source_of(folder, file)
         model, found = model_class.from_pretrained(
             *source, **values, use_safetensors=True, local_files_only=True, trust_remote_code=False, output_loading_info=True,
             ignore_mismatched_sizes=True, dtype=torch.float32 if values else dtype, attn_implementation=attention)
@@ -69,7 +76,7 @@ def load(folder, dtype, attention):
         raise
     except Exception as refusal:  # of a config that does not fit its class, anything
         if attention != "eager" and "does not support an attention implementation" in str(refusal):
-            return load(folder, dtype, "eager")
+            return load(folder, dtype, "eager", file)
         text = f"transformers {transformers.__version__} cannot load {folder}: {refusal}"
         raise of_kind("bad_input", ValueError(text)) from refusal
     for what in ("missing_keys", "mismatched_keys"):
@@ -136,14 +143,20 @@ class Decoder:
             logging.set_verbosity_warning()  # in the one process of a run that is asked this
         return step_reads(folder)
 
-    def open(self, folder, device, max_context, precision="own", layers="device"):
+    @staticmethod
+    def stated_values(folder, file):
+        from stated_values import stated_values
+        return stated_values(folder, file)
+
+    def open(self, folder, device, max_context, precision="own", layers="device", values=""):
         """precision: "own", or of a run that judges others: "fp32", "head-fp32". layers: where they are kept, on the
-        "device", or on the "host", from which each comes to the device while it computes."""
+        "device", or on the "host", from which each comes to the device while it computes. values: a file of
+        stated_values.py, or "" for the folder's own."""
         if precision == "fp32":
             require_fp32(device)
         dtype = torch.float32 if precision == "fp32" else torch.bfloat16
         # The limits of parity were measured with the rounding of eager attention.
-        self.model = load(folder, dtype, "sdpa" if precision == "own" else "eager")
+        self.model = load(folder, dtype, "sdpa" if precision == "own" else "eager", values)
         text = self.model.config.get_text_config()
         self.layers = next((part for part in self.model.get_decoder().modules()
                             if isinstance(part, torch.nn.ModuleList) and len(part) == text.num_hidden_layers), [])

@@ -17,8 +17,8 @@ def skipped(text):
 class Decoder(hf_decoder.Decoder):
     name = "hf-static"
 
-    def open(self, folder, device, max_context):
-        super().open(folder, device, max_context)
+    def open(self, folder, device, max_context, values=""):
+        super().open(folder, device, max_context, values=values)
         self.cache = StaticCache(config=self.model.config, max_cache_len=max_context)
         kinds = {type(layer).__name__ for layer in self.cache.layers}
         if not all(hasattr(layer, "cumulative_length") or type(layer).__name__ == "LinearAttentionLayer"

@@ -8,6 +8,7 @@ set(MKBENCH_DATA
   baselines/hf_decoder.py
   baselines/hf_static_decoder.py
   baselines/host_layers.py
+  baselines/stated_values.py
   baselines/step_reads.py
   baselines/stored_awq.py
   baselines/stored_bitsandbytes.py

@@ -73,7 +73,9 @@ class Decoder:
         "zero_dtype": None, "bytes": n}, as mkbench_storage in engine_abi.h."""
 
     def dequantised(self, name):
-        """Optional: the values of the weight `name` that enter the product: float32, in the tensor's shape."""
+        """Optional, for --truth dequantised, whose truth computes with them: the values of the weight `name` that enter the
+        product, float32, in the tensor's shape; None for a weight that is used as the folder has it. Of a quantised model,
+        `name` is that of the whole weight: "...q_proj.weight" where the folder stores "...q_proj.qweight"."""
 
     def frames(self, text, logits=None):
         """Optional: frames of a speech model, as mkbench_frames in engine_abi.h. text: bfloat16 [n, hidden]; returns

@@ -155,6 +155,13 @@ class Engine {
     return std::nullopt;
   }
 
+  // The `count` values that enter the products with the weight `name`, in the order of its shape;
+  // nullopt: the engine uses it as it was handed out.
+  virtual std::optional<std::vector<float>> dequantised(const std::string& /*name*/,
+                                                        int64_t /*count*/) {
+    return std::nullopt;
+  }
+
   // What the engine has chosen for this card, for reports; empty where it chooses nothing.
   virtual std::string settings() const { return {}; }
 
@@ -212,6 +219,9 @@ class WrappedEngine : public Engine {
   std::optional<std::vector<float>> hidden(int layer) override { return engine_->hidden(layer); }
   std::optional<std::vector<float>> kv_row(int layer, int position) override {
     return engine_->kv_row(layer, position);
+  }
+  std::optional<std::vector<float>> dequantised(const std::string& name, int64_t count) override {
+    return engine_->dequantised(name, count);
   }
   std::string settings() const override { return engine_->settings(); }
   std::optional<std::string> stress(const Stress& stress) override {

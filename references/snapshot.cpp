@@ -107,13 +107,13 @@ std::string name_meant(std::string_view text) {
 
 void choose_truth(TruthChoice choice, Model& model) {
   if (choice == TruthChoice::kMkbench) return;
-  const bool asked = choice == TruthChoice::kTransformers;
+  const bool dequantised = choice == TruthChoice::kDequantised;
+  const bool asked = dequantised || choice == TruthChoice::kTransformers;
   if (is_analytic(model.row)) {
     if (asked)
-      fail(
-          fmt::format("--truth transformers: --model {} is made in memory and judged by its closed "
-                      "form; name a folder",
-                      model.name));
+      fail(fmt::format(
+          "--truth {}: --model {} is made in memory and judged by its closed form; name a folder",
+          dequantised ? "dequantised" : "transformers", model.name));
     return;
   }
   if (!asked && (model.row != nullptr || !is_foreign_model(model.folder))) return;
@@ -123,6 +123,7 @@ void choose_truth(TruthChoice choice, Model& model) {
         "not by the packages that it finds: merge the adapter, or move that file",
         model.name));
   model.truth = Truth::kTransformers;
+  model.dequantised = dequantised;
   model.is_outline = !is_loadable_config(model.folder);
 }
 

@@ -19,8 +19,9 @@ std::filesystem::path data_dir();
 // What computes the truth by which a model's engines are judged: mkbench, for the families of
 // model/family.h, or Hugging Face transformers.
 enum class Truth { kMkbench, kTransformers };
-// --truth: kAuto takes transformers where no family of mkbench's is the model's.
-enum class TruthChoice { kAuto, kMkbench, kTransformers };
+// --truth: kAuto takes transformers where no family of mkbench's is the model's; kDequantised takes it
+// too, with the weights that the engine says it computes with.
+enum class TruthChoice { kAuto, kMkbench, kTransformers, kDequantised };
 
 // An item of --model, resolved once and passed on.
 struct Model {
@@ -31,7 +32,8 @@ struct Model {
   std::string commit{};  // of a hub model, 40 hex digits; else empty
   uint64_t salt = 0;     // of an analytic model (make_synthetic())
   Truth truth = Truth::kMkbench;
-  bool is_outline = false;  // only transformers reads its config (outline.h)
+  bool is_outline = false;   // only transformers reads its config (outline.h)
+  bool dequantised = false;  // the truth's weights are what the engine says its own stand for
 };
 
 // has_committed_truth(), and it is the one that judges.

@@ -38,6 +38,11 @@
 //
 //     bool show(const mkbench_show& s);
 //
+// With this one, an engine that keeps its weights in fewer bits says what they stand for (dequantised() of
+// engine_abi.h); it returns whether it has changed the weight.
+//
+//     bool dequantised(const char* name, float* values);
+//
 // The engine is for CUDA if nvcc compiles this, or if cuda_runtime.h comes before it, else for the
 // CPU. Work on the default stream may still run when a call returns; a class with a stream that does
 // not wait for the default one synchronises it at both ends. More of engine_abi.h can be added to
@@ -66,7 +71,7 @@ struct Step {
   static constexpr int32_t precision = MKBENCH_PRECISION_BF16;
   static constexpr int32_t context_limit = 0;  // the most rows of the KV cache; 0: any number
 
-  void step(), steps(), prefill(), show();  // what the class does not define
+  void step(), steps(), prefill(), show(), dequantised();  // what the class does not define
 };
 
 // open() has no code for this model, or (MKBENCH_UNFIT_ENV) cannot run on this machine.
@@ -198,6 +203,9 @@ template <class S>
 constexpr bool kHasPrefill = !std::is_same_v<decltype(&S::prefill), decltype(&Step::prefill)>;
 template <class S>
 constexpr bool kHasShow = !std::is_same_v<decltype(&S::show), decltype(&Step::show)>;
+template <class S>
+constexpr bool kHasDequantised =
+    !std::is_same_v<decltype(&S::dequantised), decltype(&Step::dequantised)>;
 // By a call: &S::open does not compile where S has several of them.
 template <class S>
 using ReadsConfig = decltype(std::declval<S&>().open(std::declval<const Tensors&>()));
@@ -392,6 +400,14 @@ mkbench_engine_abi table() {
       const int32_t status =
           call<S>(e, [&](Frame<S>& f) { shown = f.step.show(mkbench_own(args)); });
       return status != MKBENCH_OK || shown ? status : int32_t{MKBENCH_NOT_SHOWN};
+    };
+  }
+  if constexpr (kHasDequantised<S>) {
+    t.dequantised = [](mkbench_engine* e, const char* name, float* values) -> int32_t {
+      bool changed = false;
+      const int32_t status =
+          call<S>(e, [&](Frame<S>& f) { changed = f.step.dequantised(name, values); });
+      return status != MKBENCH_OK || changed ? status : int32_t{MKBENCH_NOT_SHOWN};
     };
   }
   return t;

@@ -40,7 +40,8 @@ sys.dont_write_bytecode = True
 # An interpreter that runs this file by runpy does not look for modules beside it.
 HERE = pathlib.Path(__file__).resolve().parent  # file_of_main() changes __file__
 sys.path.insert(0, str(HERE))
-from host_surroundings import complete_environment, engine_path, file_of_main, load_file, shadowed_package, vocab_size, why_not_started
+from host_surroundings import (complete_environment, engine_path, file_of_main, load_file, shadowed_package, snapshot_stamp, vocab_size,
+                               why_not_started)
 from needed_memory import needed_bytes
 from nvtx_ranges import Ranges, load_recorder
 del sys.path[0]
@@ -144,16 +145,6 @@ class Arena:
                 raise HostError("runtime", f"arena: found {size} bytes, wanted at least {end}")
             self.memory = mmap.mmap(self.fd, size)
         return numpy.ndarray(shape, dtype, self.memory, offset)
-
-
-def snapshot_stamp(folder: pathlib.Path) -> str:
-    """The line that snapshot_stamp() of references/shared_snapshot.h writes."""
-    files = []
-    for path in folder.iterdir():
-        if path.name in ("config.json", "model.safetensors.index.json") or path.name.endswith(".safetensors"):
-            info = path.stat()
-            files.append(f"'{path.name}' {info.st_size} {info.st_mtime_ns}")
-    return ", ".join(sorted(files, key=os.fsencode))
 
 
 def check_stamp(folder: pathlib.Path, wanted: str) -> None:
@@ -391,6 +382,15 @@ class Server:
     def take_describe(self, call: dict) -> dict:
         reads = self.module(call["request"]["name"]).step_reads(call["folder"]) if call["folder"] else {}
         return self.wire.answer("described", bytes=needed_bytes(call["request"], call["config"]), reads=reads)
+
+    def take_dequantised(self, call: dict) -> dict:
+        held = self.engine(call)
+        able = hasattr(held.engine, "dequantised") and held.engine.dequantised(call["weight"], call["file"])
+        return self.wire.answer("able", able=able, state=held.state())
+
+    def take_values(self, call: dict) -> dict:
+        told = self.module(call["engine"]).stated_values(call["folder"], call["file"])
+        return self.wire.answer("values_told", **told)
 
     def take_ping(self, call: dict) -> dict:
         return self.wire.answer("ok")

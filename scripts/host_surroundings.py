@@ -35,6 +35,16 @@ def vocab_size(folder: pathlib.Path) -> int:
     return (text if isinstance(text, dict) else config)["vocab_size"]
 
 
+def snapshot_stamp(folder: pathlib.Path) -> str:
+    """The line that snapshot_stamp() of references/shared_snapshot.h writes."""
+    files = []
+    for path in folder.iterdir():
+        if path.name in ("config.json", "model.safetensors.index.json") or path.name.endswith(".safetensors"):
+            info = path.stat()
+            files.append(f"'{path.name}' {info.st_size} {info.st_mtime_ns}")
+    return ", ".join(sorted(files, key=os.fsencode))
+
+
 def shadowed_package() -> str:
     """Which package PYTHONPATH has put in the place of this Python's own; empty for none."""
     given = [os.path.abspath(folder) for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep) if folder]

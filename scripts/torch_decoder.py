@@ -33,6 +33,9 @@ class DecoderFile:
     def step_reads(self, folder: str) -> dict:
         return self.decoder.step_reads(folder)
 
+    def stated_values(self, folder: str, file: str) -> dict:
+        return self.decoder.stated_values(folder, file)
+
     def finish(self) -> None:
         if torch.cuda.is_initialized():
             torch.cuda.synchronize()
@@ -90,10 +93,9 @@ class TorchEngine:
         self.saved = dict.fromkeys(range(SLOTS), EMPTY)
         self.event_ms, self.decodes = 0.0, 0
         self.replays = False  # `consumed` grows within the call
-        # Only hf is asked for the runs by which others are judged.
+        # Only hf is asked for the runs by which others are judged, and has settings: lines of judge_settings().
         run = {} if request["precision"] == "own" else {"precision": request["precision"]}
-        if request["settings"] == "layers=host":  # of the truth
-            run["layers"] = "host"
+        run.update(line.split("=", 1) for line in request["settings"].splitlines())
         decoder.open(folder, self.device, self.max_context, **run)
         self.settings = attribute(self.who, decoder, "settings", "", "text", lambda value: isinstance(value, str))
         self.able = self.abilities(pathlib.Path(path), shown)
@@ -204,6 +206,19 @@ class TorchEngine:
         state = self.decoder.show(layer, position) if hasattr(self.decoder, "show") else None
         return None if state is None else torch.as_tensor(state).detach().float().cpu().numpy()
     hidden = kv_row = show
+
+    def dequantised(self, weight: dict, file: str) -> bool:
+        """Appends the values of a weight to a file; False where the decoder uses it as it was handed out."""
+        values = self.decoder.dequantised(weight["name"]) if hasattr(self.decoder, "dequantised") else None
+        if values is None:
+            return False
+        values = torch.as_tensor(values).detach()
+        if list(values.shape) != weight["shape"]:
+            raise HostError("bad_input", f"{self.who}: dequantised('{weight['name']}'): found the shape {list(values.shape)}, wanted "
+                                         f"{weight['shape']}")
+        with open(file, "ab") as end:
+            end.write(values.float().cpu().contiguous().numpy())
+        return True
 
     @torch.no_grad()
     def decode(self, n: int, forced, logits):

@@ -89,9 +89,10 @@ void choose_yardsticks(const PlanSettings& settings, RunPlan& plan, CaseJob& job
   job.engines = {{.name = judge, .asked = judge, .judges = true}};
   for (std::string name : settings.compare) {
     if (name == kNoBaseline) continue;
-    if (job.model.is_outline && name == kJudgeName) {
-      plan.notes.push_back(fmt::format("{}: {} does not compute this model: {} is the baseline",
-                                       job.model.name, name, judge));
+    if ((job.model.is_outline || job.model.dequantised) && name == kJudgeName) {
+      plan.notes.push_back(
+          fmt::format("{}: {} does not compute {}: {} is the baseline", job.model.name, name,
+                      job.model.is_outline ? "this model" : "with an engine's weights", judge));
       name = judge;
     }
     const auto known = std::find_if(job.engines.begin(), job.engines.end(),
@@ -155,17 +156,39 @@ void check_truth(const PlanSettings& settings, const Model& model) {
                             "`mkbench run` and `mkbench parity` (--truth auto)",
                             model.name));
   if (model.truth != Truth::kTransformers) return;
-  const bool kept = is_foreign_model(model.folder);  // captured references may judge it
+  // Captured references may judge it.
+  const bool kept = !model.dequantised && is_foreign_model(model.folder);
+  const bool by_name = settings.only && settings.only->prompt_ids.empty();
   const char* wrong = settings.in_process                   ? "--in-process"
                       : !settings.reference_dir.empty()     ? "--reference"
                       : settings.require_reference && !kept ? "--require-reference"
-                      : settings.only && !kept              ? "--only"
+                      : by_name && !kept                    ? "--only"
                                                             : nullptr;
   if (wrong == nullptr) return;
   throw Error(ErrorKind::kBadInput,
               fmt::format("{}: not with --model {}, whose truth transformers computes in a process "
                           "of its own",
                           wrong, model.name));
+}
+
+// The truth's weights are those of one engine, and hf computes with them too.
+void check_dequantised(const CaseJob& job) {
+  if (!job.model.dequantised) return;
+  std::vector<std::string> candidates, others;
+  for (const CaseEngine& engine : job.engines) {
+    if (engine.candidate) {
+      candidates.push_back(engine.asked);
+    } else if (engine.name != kHfName && engine.name != kHfStaticName) {
+      others.push_back(engine.asked);
+    }
+  }
+  if (candidates.size() == 1 && others.empty()) return;
+  throw Error(
+      ErrorKind::kBadInput,
+      fmt::format("--truth dequantised: found --engine {}{}{}, wanted one engine, whose weights "
+                  "are the truth's, and beside it hf and hf-static alone",
+                  fmt::join(candidates, ","), others.empty() ? "" : " and --compare ",
+                  fmt::join(others, ",")));
 }
 
 // Refuses engines that have no code for an outline, before the judge is loaded.
@@ -292,6 +315,7 @@ RunPlan plan_run(const PlanSettings& settings, const MachineProbe& probe) {
     choose_yardsticks(settings, plan, job);
     choose_candidates(settings, probe, plan, job);
     check_outline(job);
+    check_dequantised(job);
     warn_of_pace(settings, probe, job, plan);
     job.no_ceiling = no_ceiling(probe, job, in_process);
     if (job.whole_parity) plan.jobs.push_back(job);

@@ -101,13 +101,15 @@ inline std::vector<Flag<PlanSettings>> choice_flags() {
            "Models, a case each: names (mkbench list models), snapshot folders, or hub ids in the "
            "local cache [synthetic; tiny,tiny-untied on cpu].",
            &P::models, parse_path_list),
-      flag("truth auto|mkbench|transformers=auto",
+      flag("truth auto|mkbench|transformers|dequantised=auto",
            "What computes the truth: mkbench, or Hugging Face transformers, live, in the engines' "
-           "Python. auto = transformers for the models that mkbench does not compute.",
+           "Python. auto = transformers for the models that mkbench does not compute. dequantised "
+           "= transformers with the weights that the one engine's dequantised() gives.",
            &P::truth,
            one_of<TruthChoice>({{"auto", TruthChoice::kAuto},
                                 {"mkbench", TruthChoice::kMkbench},
-                                {"transformers", TruthChoice::kTransformers}})),
+                                {"transformers", TruthChoice::kTransformers},
+                                {"dequantised", TruthChoice::kDequantised}})),
       flag("resident all|one",
            "Engines held open at a time [all, where the card and its memory permit it].",
            &P::resident, one_of<Resident>({{"all", Resident::kAll}, {"one", Resident::kOne}})),

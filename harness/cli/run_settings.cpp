@@ -57,6 +57,10 @@ void require_parity_arguments(RunSettings& settings) {
   settings.whole_parity = true;
   if (settings.only && settings.models.empty() && !settings.only->model.empty())
     settings.models = {settings.only->model};
+  if (settings.only && settings.truth == TruthChoice::kAuto)
+    settings.truth = settings.only->truth == "transformers"  ? TruthChoice::kTransformers
+                     : settings.only->truth == "dequantised" ? TruthChoice::kDequantised
+                                                             : TruthChoice::kAuto;
   if (settings.only && settings.engines.empty() && !settings.only->engine.empty())
     settings.engines = {settings.only->engine};
   check_run_settings(settings);

@@ -80,7 +80,7 @@ constexpr EngineRow kRows[] = {
      .file = "baselines/hf_decoder.py",
      .cuda = true,
      .cpu = true},
-    {.name = "hf-static",
+    {.name = kHfStaticName,
      .help = "hf with transformers' static KV cache, on a GPU one CUDA graph for each token",
      .settings = kHfSettings,
      .host = HostKind::kPython,
@@ -138,7 +138,7 @@ std::string resolve_engine(const std::string& name, bool ring_runs) {
 }
 
 std::string default_engine(bool cuda, bool outline) {
-  return outline ? "hf-static" : cuda ? kMegakernel : "host-twin";
+  return outline ? kHfStaticName : cuda ? kMegakernel : "host-twin";
 }
 
 EngineRun run_of(const std::string& name) {

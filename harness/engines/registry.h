@@ -52,7 +52,7 @@ HostKind host_kind(const std::string& engine);
 // --compare none: the judge still judges, but is not timed, and no speed-up is quoted.
 inline constexpr char kNoBaseline[] = "none";
 // The engines that judge parity (the baseline): eager, and hf where transformers computes the truth.
-inline constexpr char kJudgeName[] = "eager", kHfName[] = "hf";
+inline constexpr char kJudgeName[] = "eager", kHfName[] = "hf", kHfStaticName[] = "hf-static";
 // The other engines' speeds are quoted as shares of this one's. It has no ids: it is never judged.
 inline constexpr char kCeilingName[] = "ceiling";
 // Two more runs of a judge: the truth (all in fp32), and the run with an fp32 head (only the last

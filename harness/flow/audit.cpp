@@ -375,7 +375,7 @@ void audit_candidates(const CaseJob& job, const CaseServices& services,
                       EventSink& sink) {
   for (Contestant* c : candidates) {
     if (services.stop()) throw Interrupted{};
-    if (c->can.precision == PrecisionClass::kLossy) {
+    if (c->own_weights || c->can.precision == PrecisionClass::kLossy) {
       sink.send(EngineAudited{c->name, "not audited: it reads weights of its own, quantised"});
       continue;
     }

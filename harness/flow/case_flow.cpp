@@ -44,6 +44,8 @@ class CaseFlow {
     state_memory(planned);
     if (job_.only) return repeat_one_step();
     if (!job_.judged && !refuse_unfit(planned)) return;
+    load(job_.judged ? timing_model() : parity_model(job_.model), first_depth(job_));
+    if (!take_values()) return static_cast<void>(has_candidates());
     const CaseReferences references = job_.judged ? take_judged() : judge_all();
     if (job_.whole_parity) return;
     if (!goes_on()) return;
@@ -155,12 +157,38 @@ class CaseFlow {
         fail_engine(sink_, c, Verdict::kBadInput, error.what());
       }
     }
+    return has_candidates();
+  }
+
+  // Tells the engines that are left where no candidate is.
+  bool has_candidates() {
     if (worth_timing(job_, living_candidates())) return true;
     for (Contestant* c : living([](const Contestant&) { return true; }))
       sink_.send(
           VerdictGiven{c->name, c->verdict,
                        "neither judged nor timed: no candidate is left (--time-anyway goes on)"});
     return false;
+  }
+
+  // For --truth dequantised: opens the candidate alone and takes what it says that its weights stand for,
+  // once a run. False if the candidate has failed.
+  bool take_values() {
+    if (!job_.model.dequantised) return true;
+    context_ = timed_context();
+    std::optional<StatedWeights> stated = services_.values_taken();
+    for (Contestant* c : living_candidates()) {
+      guard_engine(sink_, *c, [&] {
+        if (!stated) {
+          make_engine(*c);
+          stated = services_.take_values(*c->engine);
+        }
+        c->own_weights = stated->own;
+        if (!stated->problem.empty())
+          fail_engine(sink_, *c, Verdict::kFailFidelity, stated->problem);
+      });
+      c->engine.reset();
+    }
+    return !living_candidates().empty();
   }
 
   void load(const Model& model, int depth) {
@@ -204,6 +232,7 @@ class CaseFlow {
     c.can = c.engine->capabilities();
     EngineFacts facts = services_.facts(*c.engine);
     if (c.ceiling) ceiling_pattern_ = facts.settings;
+    facts.own_weights = c.own_weights;
     if (!is_file_engine(c.name)) facts.resolved_name = c.name;
     sink_.send(EngineMade{c.name, facts});
     sink_.send(MemoryHeld{services_.held_bytes()});
@@ -252,7 +281,6 @@ class CaseFlow {
 
   // Judges the parity of every engine, on the weights from which the references were made.
   CaseReferences judge_all() {
-    load(parity_model(job_.model), first_depth(job_));
     check_positions(weights_.config);
     CaseReferences references = find_case_references(job_, services_, weights_);
     if (!job_.only_prompt.empty()) keep_prompt(job_, references.all);
@@ -266,6 +294,7 @@ class CaseFlow {
   void repeat_one_step() {
     const bool by_name = job_.only->prompt_ids.empty();
     load(by_name ? parity_model(job_.model) : salted(job_.model, job_.only->salt), 0);
+    if (!take_values()) return static_cast<void>(has_candidates());
     CaseReferences references;
     if (by_name) references = find_case_references(job_, services_, weights_);
     context_ = context_for(only_positions(job_, references.all) + 1, weights_.config.max_positions);
@@ -283,12 +312,12 @@ class CaseFlow {
   // Takes over the findings of an earlier case of the run, which has judged these engines on these
   // weights. Every timed token of this case is checked nevertheless.
   CaseReferences take_judged() {
-    load(timing_model(), first_depth(job_));
     check_positions(weights_.config);
     context_ = timed_context();
     sink_.send(job_.judged->references);
     for (Contestant& c : contestants_) {
       const JudgedEngine& judged = job_.judged->engines.at(c.name);
+      c.own_weights = judged.facts.own_weights;
       sink_.send(EngineMade{c.name, judged.facts});
       sink_.send(ParityJudged{c.name, judged.parity});
       c.verdict = job_.judged->references.is_live() ? Verdict::kPassLive : Verdict::kPass;

@@ -57,10 +57,8 @@ CaseMemory needed_memory(const CaseJob& job, const CaseServices& services,
   // An engine that has no code for the model takes nothing: the case refuses it.
   const auto bytes = [&](const std::string& name) -> int64_t {
     try {
-      return services.bytes({.name = name,
-                             .max_context = context,
-                             .settings = name == judges.truth ? truth_settings(job) : ""},
-                            config);
+      return services.bytes(
+          {.name = name, .max_context = context, .settings = hf_settings(job, name)}, config);
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::kBadInput) throw;
       return 0;

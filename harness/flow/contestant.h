@@ -20,6 +20,7 @@ struct Contestant : CaseEngine {
   std::unique_ptr<Engine> engine;
   Verdict verdict = Verdict::kSkipped;
   bool alive = true;         // no failure so far
+  bool own_weights = false;  // EngineFacts::own_weights
   EngineCapabilities can{};  // as the engine said when it was opened last
   Snapshot start;            // after the prefill of the timed prompt
 };

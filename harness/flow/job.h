@@ -79,9 +79,16 @@ inline JudgeRuns judge_runs(const CaseJob& job) {
   }
   return {kJudgeName};
 }
-// EngineRequest::settings of the truth.
-inline std::string truth_settings(const CaseJob& job) {
-  return job.truth_on_host ? "layers=host" : "";
+// EngineRequest::settings: for hf and its runs the lines KEY=VALUE that their open() is given, with the
+// file of the engine's values once there is one; empty for other engines.
+inline std::string hf_settings(const CaseJob& job, const std::string& run,
+                               const std::string& values = {}) {
+  const JudgeRuns runs = judge_runs(job);
+  const bool hf = run_of(run).engine == runs.judge || run == kHfStaticName;
+  if (!hf || job.model.truth != Truth::kTransformers) return {};
+  std::string lines = job.truth_on_host && run == runs.truth ? "layers=host" : "";
+  if (job.model.dequantised) lines += (lines.empty() ? "values=" : "\nvalues=") + values;
+  return lines;
 }
 
 inline bool has_engine(const CaseJob& job, std::string_view name) {

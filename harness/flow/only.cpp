@@ -101,6 +101,8 @@ void name_step(const CaseJob& job, const ModelWeights& weights, const std::strin
   if (is_file_engine(engine)) step.engine_sha256 = sha256_file(engine_path(engine));
   step.model = is_analytic(job.model.row) ? weights.name : job.model.name;
   step.weights_sha256 = weights.sha256;
+  if (job.model.truth == Truth::kTransformers && !job.model.is_outline) step.truth = "transformers";
+  if (job.model.dequantised) step.truth = "dequantised";
   step.salt = weights.salt;
   if (committed) {
     step.command = fmt::format("mkbench parity --device {} --model {} --engine {} --only '{}:{}'",

@@ -282,6 +282,20 @@ FromHost Server::take(const ExplainCall& call) {
   return Explained{held.engine->explain(question)};
 }
 
+FromHost Server::take(const DequantisedCall& call) {
+  Engine& e = *engine(call.engine).engine;
+  const auto& shape = call.weight.shape;
+  const int64_t count =
+      std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
+  const auto values = e.dequantised(call.weight.name, count);
+  if (!values) return Able{false, "", state_of(e)};
+  std::ofstream file(call.file, std::ios::binary | std::ios::app);
+  file.write(reinterpret_cast<const char*>(values->data()),
+             static_cast<std::streamsize>(values->size() * sizeof(float)));
+  if (!file.flush()) throw Error(ErrorKind::kEnvUnfit, call.file + ": " + std::strerror(errno));
+  return Able{true, "", state_of(e)};
+}
+
 FromHost Server::take(const SkipToCall& call) {
   Engine& e = *engine(call.engine).engine;
   const bool able = e.skip_to(call.position);
@@ -296,6 +310,10 @@ FromHost Server::take(const AblateCall& call) {
 
 FromHost Server::take(const DescribeCall& call) {
   return Described{program_.factory.bytes(call.request, call.config)};
+}
+
+FromHost Server::take(const ValuesCall&) {
+  throw Error(ErrorKind::kRuntime, "values: only hf's host, in Python, is asked for them");
 }
 
 FromHost Server::take(const PingCall&) { return Answered{}; }

@@ -70,9 +70,11 @@ class Server {
   FromHost take(const TimelineCall& call);
   FromHost take(const StateCall& call);
   FromHost take(const ExplainCall& call);
+  FromHost take(const DequantisedCall& call);
   FromHost take(const SkipToCall& call);
   FromHost take(const AblateCall& call);
   FromHost take(const DescribeCall& call);
+  FromHost take(const ValuesCall& call);
   FromHost take(const PingCall& call);
   FromHost take(const FinishCall& call);
   FromHost take(const FlushCall& call);

@@ -219,6 +219,11 @@ std::optional<std::vector<float>> HostEngine::floats(int layer, std::optional<in
   return row;
 }
 
+bool HostEngine::write_dequantised(const WeightShape& weight, const std::string& file) {
+  return ask_host<Able>(DequantisedCall{opened_.engine, weight, file}, {kSmallCallS, timeout_s_})
+      .able;
+}
+
 std::string HostEngine::ablate(Ablation ablation) {
   return ask_host<Able>(AblateCall{opened_.engine, ablation}, {kSmallCallS, timeout_s_}).why;
 }

@@ -30,7 +30,8 @@ std::vector<GreedyReference> read_references(const CaseJob& job, const std::stri
   std::vector<GreedyReference> references;
   // --truth transformers for a model of mkbench's own families: the run computes the truth itself and
   // reads no reference, because the user asked for transformers' answers of now.
-  if (job.model.truth == Truth::kTransformers && !job.model.is_outline) return references;
+  const bool own = !job.model.is_outline || job.model.dequantised;
+  if (job.model.truth == Truth::kTransformers && own) return references;
   // References that the user captured from these weights replace all others, also published ids.
   if (job.reference_dir.empty()) {
     for (const auto& path : find_users_references(job.model))
@@ -192,9 +193,22 @@ EngineRequest HostServices::on_device(EngineRequest request) const {
   request.spin_scale = job_.spin_scale;
   if (request.name == kRingName) request.settings = job_.ring_row;
   if (request.name == kCeilingName) request.reads = step_reads();
-  if (job_.truth_on_host && request.name == judge_runs(job_).truth)
-    request.settings = truth_settings(job_);
+  const auto* taken = job_.model.dequantised ? hosts_.values_of(job_.model.folder) : nullptr;
+  const std::string lines =
+      hf_settings(job_, request.name, taken != nullptr ? taken->values.file() : "");
+  if (!lines.empty()) request.settings = lines;
   return request;
+}
+
+StatedWeights HostServices::take_values(Engine& engine) const {
+  hosts_.take_values(engine, judge_runs(job_).truth, job_.model.folder);
+  return *values_taken();
+}
+
+std::optional<StatedWeights> HostServices::values_taken() const {
+  const auto* taken = job_.model.dequantised ? hosts_.values_of(job_.model.folder) : nullptr;
+  return taken != nullptr ? std::optional(StatedWeights{taken->told.problem, taken->told.own})
+                          : std::nullopt;
 }
 
 std::unique_ptr<Engine> HostServices::make_engine(const EngineRequest& request,
@@ -283,7 +297,9 @@ int64_t HostServices::shared_bytes(const ModelConfig& config) const {
   const int64_t row = shape.vocab * int64_t{sizeof(float)};
   const int64_t observed = job_.observed ? std::min(kMostLogitBytes, job_.n_gen * row) : 0;
   const int64_t logits = std::max(kMaxLogitSteps * row, observed);
-  return resident_bytes(getpid()) + config.weight_bytes() + 2 * logits;
+  const int64_t values = config.is_outline() ? config.outline_values : config.weight_bytes() / 2;
+  const int64_t stated = job_.model.dequantised ? values * static_cast<int64_t>(sizeof(float)) : 0;
+  return resident_bytes(getpid()) + config.weight_bytes() + 2 * logits + stated;
 }
 
 int64_t HostServices::free_of_card() const {

@@ -172,6 +172,24 @@ StepReads Hosts::step_reads(const std::string& truth, const std::filesystem::pat
   return known->second;
 }
 
+void Hosts::take_values(Engine& engine, const std::string& truth,
+                        const std::filesystem::path& folder) {
+  ValuesCall call{in_host({.name = truth}).name, folder.string()};
+  const auto told = [&] {
+    return ask<ValuesTold>(link(holder_of(truth), host_kind(truth)), call, CallLimit{});
+  };
+  auto stated = std::make_unique<Stated>();
+  stated->values.take(host_engine(engine), told().weights);
+  call.file = stated->values.file();
+  stated->told = told();
+  values_[snapshot_stamp(folder)] = std::move(stated);
+}
+
+const Hosts::Stated* Hosts::values_of(const std::filesystem::path& folder) const {
+  const auto found = values_.find(snapshot_stamp(folder));
+  return found == values_.end() ? nullptr : found->second.get();
+}
+
 int64_t Hosts::idle_bytes(const std::string& engine) {
   const std::string holds = holder_of(engine);
   const auto [found, is_new] = idle_bytes_.try_emplace(holds, 0);

@@ -10,6 +10,7 @@
 #include "harness/engines/registry.h"
 #include "harness/hosts/host_engine.h"
 #include "harness/hosts/host_process.h"
+#include "harness/hosts/stated_values.h"
 #include "harness/wire/host_link.h"
 #include "references/snapshot.h"
 
@@ -53,6 +54,15 @@ class Hosts {
   // What a step of the model in `folder` reads, found in the host of `truth`, an engine in Python, once.
   // Throws Error(kHang) or Error(kTimeout).
   StepReads step_reads(const std::string& truth, const std::filesystem::path& folder);
+  // Takes what an open engine says that the weights of the model in `folder` stand for; the host of
+  // `truth` says which weights there are and what is wrong with the values.
+  void take_values(Engine& engine, const std::string& truth, const std::filesystem::path& folder);
+  struct Stated {
+    StatedValues values;
+    ValuesTold told;
+  };
+  // What take_values() has taken; null before.
+  const Stated* values_of(const std::filesystem::path& folder) const;
   // Hosts that are asked about the machine: one that holds no engine, and the judge's.
   HostLink& about_card();
   HostLink& about_torch() { return link(kJudgeName, HostKind::kTorch); }
@@ -138,10 +148,11 @@ class Hosts {
   const OnHang on_hang_;
   std::map<std::string, std::shared_ptr<HostLink>> links_;  // key: what the host holds
   std::map<std::string, Failed> tracebacks_;
-  std::map<int, std::string> strays_;             // key: process id; empty: told
-  std::map<std::string, int64_t> idle_bytes_;     // key: as links_
-  std::map<std::string, StepReads> step_reads_;   // key: the folder's stamp
-  std::map<std::string, int64_t> context_bytes_;  // key: as links_
+  std::map<int, std::string> strays_;                      // key: process id; empty: told
+  std::map<std::string, int64_t> idle_bytes_;              // key: as links_
+  std::map<std::string, StepReads> step_reads_;            // key: the folder's stamp
+  std::map<std::string, std::unique_ptr<Stated>> values_;  // key: as step_reads_
+  std::map<std::string, int64_t> context_bytes_;           // key: as links_
   bool one_ = false;
   // Numbers of consecutive looks after a host's turns that found the card busy; key: as links_.
   std::map<std::string, int> doubts_after_;

@@ -70,7 +70,7 @@ void label_lossy(const EngineReport& baseline, const EngineReport& candidate, Co
   c.label = "lossy";
   c.verdict = "INCONCLUSIVE";
   c.verdict_reason = (is_lossy(candidate) ? candidate : baseline).name +
-                     " is quantised (class lossy), and not ranked beside an engine that is not";
+                     " is quantised, and not ranked beside an engine that is not";
 }
 
 void judge_speedup(const PairedSpeedup& s, const SpeedMargin& margin, ComparisonReport& c) {

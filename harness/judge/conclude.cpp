@@ -227,9 +227,11 @@ void add_once(std::vector<std::string>& reasons, std::string reason) {
 }
 
 void conclude_case(CaseReport& c) {
-  for (const EngineReport& e : c.engines) {
-    if (times_allowed(e.verdict)) continue;
-    add_once(c.reasons, case_reason(e, e.reasons.empty() ? "no reason recorded" : e.reasons[0]));
+  for (const bool skipped : {false, true}) {  // who was skipped, because of another
+    for (const EngineReport& e : c.engines) {
+      if (times_allowed(e.verdict) || (e.verdict == Verdict::kSkipped) != skipped) continue;
+      add_once(c.reasons, case_reason(e, e.reasons.empty() ? "no reason recorded" : e.reasons[0]));
+    }
   }
   c.verdict = verdict_of_case(c);
 }

@@ -73,8 +73,7 @@ void fill_share(const CeilingReport& ceiling, EngineReport& e, double confidence
     return;
   }
   if (is_lossy(e)) {
-    e.share = {std::nullopt,
-               e.name + " is quantised (class lossy), and may read fewer bytes than the ceiling"};
+    e.share = {std::nullopt, e.name + " is quantised, and may read fewer bytes than the ceiling"};
     return;
   }
   const PairedSpeedup share =

@@ -17,7 +17,6 @@
 #include "harness/plugin/timeline.h"
 #include "kernels/cuda_event.h"
 #include "references/base/error.h"
-#include "references/engine_maker.h"
 
 namespace mkbench {
 namespace {
@@ -160,6 +159,14 @@ class PluginEngine : public Engine {
     return show(MKBENCH_SHOW_KV_ROW, layer, position, 2 * shape_.kv_width());
   }
 
+  std::optional<std::vector<float>> dequantised(const std::string& name, int64_t count) override {
+    if (plugin_->dequantised == nullptr) return std::nullopt;
+    std::vector<float> values(static_cast<size_t>(count));
+    void* const room = shown_.prepare(values.size() * sizeof(float));
+    return shown("dequantised", values,
+                 plugin_->dequantised(plugin_.get(), name.c_str(), static_cast<float*>(room)));
+  }
+
   bool set_timeline(bool on) override {
     if (plugin_->set_timeline == nullptr) return false;
     records_ = false;
@@ -295,12 +302,17 @@ class PluginEngine : public Engine {
                             .layer = layer,
                             .position = position,
                             .out = room_for(shown_, values.data(), 1, count)};
-    const int32_t status = plugin_->show(plugin_.get(), &args);
+    return shown("show", values, plugin_->show(plugin_.get(), &args));
+  }
+
+  // What a call has written into shown_, whose size is that of `values`.
+  std::optional<std::vector<float>> shown(const char* function, std::vector<float>& values,
+                                          int32_t status) {
     plugin_.finish_device();
     shown_.collect(values.data());
     if (status == MKBENCH_NOT_SHOWN) return std::nullopt;
-    plugin_.check("show", status);
-    return values;
+    plugin_.check(function, status);
+    return std::move(values);
   }
 
   // One call of decode() into poisoned and guarded buffers. Without inputs and vectors it begins
@@ -427,23 +439,5 @@ class PluginEngine : public Engine {
 std::unique_ptr<Engine> make_plugin(const ModelWeights& weights, const PluginOptions& options) {
   return std::make_unique<PluginEngine>(weights, options);
 }
-
-namespace {
-
-std::unique_ptr<Engine> make(const ModelWeights& weights, const EngineRequest& request) {
-  return make_plugin(weights, {.path = request.name,
-                               .cuda = request.cuda,
-                               .gpu = request.gpu,
-                               .max_context = request.max_context});
-}
-
-// The library's other allocations are not known.
-int64_t bytes(const ModelConfig& config, const EngineRequest& request) {
-  return config.weight_bytes() + config.shape.kv_bytes_per_position() * request.max_context;
-}
-
-}  // namespace
-
-extern const EngineMaker plugin_maker{.name = kPluginMaker, .make = make, .bytes = bytes};
 
 }  // namespace mkbench

@@ -57,6 +57,7 @@ void describe_fields(V& v, Tag<ErrorAt>) {
 struct FailedStep {
   std::string engine, engine_sha256;
   std::string model, weights_sha256;
+  std::string truth;  // of --truth, where the model alone does not say it
   uint64_t salt = 0;
   std::string prompt;
   int position = 0;
@@ -83,6 +84,7 @@ void describe_fields(V& v, Tag<FailedStep>) {
           "sha256 of the engine's file; empty for mkbench's own engines");
   v.field("model", &F::model, "model, as asked for");
   v.field("weights_sha256", &F::weights_sha256, "sha256 of the weights");
+  v.field("truth", &F::truth, "--truth, where the model alone does not say it; else empty");
   v.field("salt", &F::salt, "of analytic weights, which are made with it again; else 0");
   v.field("prompt", &F::prompt, "name of the prompt");
   v.field("position", &F::position, "KV rows before the step");

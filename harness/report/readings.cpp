@@ -8,7 +8,8 @@
 namespace mkbench {
 
 bool is_lossy(const EngineReport& e) {
-  return e.parity && e.parity->precision == precision_class_name(PrecisionClass::kLossy);
+  return e.own_weights ||
+         (e.parity && e.parity->precision == precision_class_name(PrecisionClass::kLossy));
 }
 
 std::string case_reason(const EngineReport& e, const std::string& why) {

@@ -82,10 +82,7 @@ std::string lossy_table(const CaseGroup& group) {
     }
   }
   if (!any) return {};
-  return "\nQuantised engines (class lossy), judged by tokens and divergence, and ranked with none "
-         "of "
-         "the others:\n\n" +
-         table.str();
+  return "\nQuantised engines, ranked with none of the others:\n\n" + table.str();
 }
 
 // The table of prefill tests. Rate and speed-up cover prefill and first token together, because an

@@ -55,6 +55,8 @@ void describe_fields(V& v, Tag<ProcessFacts>) {
 // What an engine reports about itself once it is made.
 struct EngineFacts {
   std::string resolved_name;  // "plain"; for a plugin "its-name@file.so"
+  // Its weights are quantised, and the model's are not: how many bytes a step reads is not known.
+  bool own_weights = false;
   std::string device;
   std::string settings;  // of a baseline's library; for ring the row of tuning in use
   ProcessFacts process;
@@ -63,6 +65,8 @@ struct EngineFacts {
 template <typename V>
 void describe_fields(V& v, Tag<EngineFacts>) {
   v.field("resolved_name", &EngineFacts::resolved_name, "engine that ran");
+  v.field("own_weights", &EngineFacts::own_weights,
+          "its weights are quantised and the model's are not; judged by what they stand for");
   v.field("device", &EngineFacts::device, "where it ran");
   v.field("settings", &EngineFacts::settings,
           "pinned library settings; for ring the row of tuning in use");

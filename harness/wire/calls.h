@@ -241,7 +241,7 @@ using ToHost =
     std::variant<OpenCall, PlainCall, PrefillCall, DecodeCall, SetPendingCall, RewindCall,
                  TraceCall, SaveCall, RestoreCall, StressCall, SetTimelineCall, TimelineCall,
                  StateCall, ExplainCall, SkipToCall, AblateCall, DescribeCall, PingCall, FinishCall,
-                 FlushCall, CardCall, TorchCall, TuneCall>;
+                 DequantisedCall, ValuesCall, FlushCall, CardCall, TorchCall, TuneCall>;
 
 // ---- from a host; Hello comes first, and a parent takes only a host of its own build ----
 
@@ -439,7 +439,7 @@ struct Tuned {
 
 using FromHost = std::variant<Hello, Answered, Opened, Prefilled, Decoded, Traced, TimelineTold,
                               Flushed, Saved, Floats, Explained, Able, Described, Failed, StageTold,
-                              ProgressTold, HangTold, CardFacts, TorchTold, Tuned>;
+                              ProgressTold, HangTold, CardFacts, TorchTold, Tuned, ValuesTold>;
 
 nlohmann::json to_json(const ToHost& call);
 nlohmann::json to_json(const FromHost& answer);

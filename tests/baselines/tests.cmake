@@ -16,4 +16,5 @@ mkbench_python_test(test_compiled_cli CLASSES TIMEOUT 300 ENVIRONMENT "BINARY_UN
 mkbench_python_test(test_hf CLASSES SLOW Judged TIMEOUT 300 ENVIRONMENT "BINARY_UNDER_TEST=$<TARGET_FILE:mkbench>")
 mkbench_python_test(test_step_reads ENVIRONMENT "BINARY_UNDER_TEST=$<TARGET_FILE:mkbench>")
 mkbench_python_test(test_host_layers ENVIRONMENT "BINARY_UNDER_TEST=$<TARGET_FILE:mkbench>")
+mkbench_python_test(test_stated_values ENVIRONMENT "BINARY_UNDER_TEST=$<TARGET_FILE:mkbench>")
 mkbench_python_test(test_stored_weights ENVIRONMENT "BINARY_UNDER_TEST=$<TARGET_FILE:mkbench>")

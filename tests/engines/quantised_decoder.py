@@ -77,5 +77,8 @@ class QuantisedDecoder(MoeDecoder):
         tensors.update({name: value.to(self.device) for name, value in values.items()})
         super().load(model, tensors)
 
+    def dequantised(self, name):
+        return self.tensors.get(name)
+
 
 Decoder = QuantisedDecoder

@@ -91,9 +91,10 @@ class NeededMemory(CliTest):
         shape = {"vocab": 10, "hidden": 4, "layers": 3, "heads": 2, "kv_heads": 1, "head_dim": 8, "intermediate": 5}
         rows, tables, layer = 2 * 3 * 16 * 7, 2 * 10 * 4, 2 * 4 * (2 * 2 * 8 + 16 + 3 * 5)
 
-        def needed(precision, cuda=True, outline=0, tied=True, settings=""):
-            request = {"name": str(self.folder / "none.py"), "max_context": 7, "cuda": cuda, "precision": precision, "settings": settings}
-            return needed_memory.needed_bytes(request, {"shape": shape, "tie_word_embeddings": tied, "outline_values": outline // 2})
+        def needed(precision, cuda=True, outline=0, tied=True, settings="", name="none.py", stored=None):
+            request = {"name": str(self.folder / name), "max_context": 7, "cuda": cuda, "precision": precision, "settings": settings}
+            return needed_memory.needed_bytes(request, {"shape": shape, "tie_word_embeddings": tied, "outline_values": outline // 2,
+                                                        "outline_bytes": outline if stored is None else stored})
 
         self.assertEqual(needed("own"), rows + tables + 3 * layer)
         self.assertEqual(needed("own", tied=False), rows + 2 * tables + 3 * layer)
@@ -104,6 +105,14 @@ class NeededMemory(CliTest):
         self.assertEqual(needed("fp32", outline=998), 2 * (rows + 998))
         self.assertEqual(needed("fp32", outline=998, settings="layers=host"), 2 * (rows + tables + 2 * (998 - tables) // 3))
         self.assertEqual(needed("fp32", outline=8, settings="layers=host"), 2 * (rows + 8))
+        for name in ("hf_decoder.py", "hf_static_decoder.py"):
+            self.assertEqual(needed("own", outline=998, stored=997, name=name), rows + 2 * 998)
+            self.assertEqual(needed("own", outline=998, stored=998, name=name), rows + 998)
+        self.assertEqual(needed("own", outline=998, stored=997), rows + 998)
+        self.assertEqual(needed("head-fp32", outline=998, settings="values="), rows + 2 * 998 + 160)
+        self.assertEqual(needed("own", cuda=False, settings="values=a=b"), rows + 2 * (tables + 3 * layer))
+        both = needed("fp32", outline=998, settings="layers=host\nvalues=a")
+        self.assertEqual(both, 2 * (rows + tables + 2 * (998 - tables) // 3))
 
 
 @unittest.skipIf(importlib.util.find_spec("transformers") is None, "this Python has no transformers")

@@ -259,6 +259,73 @@ class Quantised(TruthTest):
         self.assertIn("weight_block_size is None, wanted two sizes of a block", told)
 
 
+class Said(TruthTest):
+    """--truth dequantised: judged by what the engine says that its weights stand for."""
+
+    def said(self, engine, model="tiny", *flags):
+        self.out = self.folder / f"out-{pathlib.Path(engine).stem}-{len(flags)}"
+        code, report, told = self.judged("--truth", "dequantised", "--model", str(model), "--engine", engine, "--compare", "none",
+                                         "--seed", "1", "-n", "4", "-d", "20", "--blocks", "1", *flags)
+        return code, self.engine(report, engine), report, told
+
+
+@unittest.skipIf(importlib.util.find_spec("transformers") is None, "this Python has no transformers")
+class Dequantised(Said):
+    def test_a_library(self):
+        engine = str(PLUGINS / "step_cpu_coarse.so")
+        code, found, report, told = self.said(engine)
+        self.assertEqual((code, found["verdict"], found["own_weights"]), (0, "PASS_LIVE", True), told)
+        self.assertLess(found["parity"]["r_rms"], 0.37)
+
+    def test_what_is_refused_before_anything_runs(self):
+        for flags, words in ((["--engine", "host-twin,hf-static"], "--truth dequantised: found --engine host-twin,hf-static, wanted one engine"),
+                             (["--engine", "host-twin", "--compare", "graph"], "found --engine host-twin and --compare graph, wanted one engine"),
+                             (["--engine", "host-twin", "--require-reference"], "--require-reference: not with --model tiny"),
+                             (["--engine", "host-twin", "--model", "synthetic:cut"], "--truth dequantised: --model synthetic:cut is made in memory")):
+            done = self.mkbench("--device", "cpu", "--truth", "dequantised", "--out", str(self.out), "--model", "tiny", *flags)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn(words, done.stderr)
+
+
+@unittest.skipIf(importlib.util.find_spec("transformers") is None, "this Python has no transformers")
+class DequantisedInPython(Said):
+    def test_an_engine_that_keeps_four_bits_of_a_bf16_model(self):
+        engine = str(ENGINES / "coarse_decoder.py")
+        code, found, report, told = self.said(engine, "tiny", "-d", "20,24")
+        self.assertEqual((code, found["verdict"], found["own_weights"]), (0, "PASS_LIVE", True), told)
+        self.assertLess(found["parity"]["r_rms"], 1.1)
+        self.assertEqual([e["own_weights"] for e in report["cases"][1]["engines"]], [False, True])
+        self.assertIn(" dequantised=engine", report["cases"][0]["reference"]["versions"])
+        self.assertIn("\nQuantised engines, ranked with none of the others:", told)
+        # By the model's own weights it is wrong, and so is one that only says that it uses them.
+        self.out = self.folder / "by-the-model"
+        code, report, told = self.judged("--model", "tiny", "--engine", engine, command=("parity",))
+        self.assertIn(self.engine(report, engine)["verdict"], ("FAIL_FIDELITY", "FAIL_TOKEN"), told)
+        liar = self.buggy("says_what_it_was_given", "coarse_decoder")
+        code, found, report, told = self.said(liar)
+        self.assertIn(found["verdict"], ("FAIL_FIDELITY", "FAIL_TOKEN"), told)
+        self.assertGreater(found["parity"]["r_rms"], 2)
+        step = json.loads((self.out / "failures" / "1.json").read_text())
+        self.assertEqual(step["truth"], "dequantised")
+        done = self.mkbench("parity", "--only", str(self.out / "failures" / "1.json"), "--no-plot", "--out", str(self.folder / "again"))
+        self.assertEqual(done.returncode, 3, done.stderr)
+
+    def test_what_it_says_cannot_be_so(self):
+        """Scales in bf16 where the checkpoint has them in fp32: its errors are too small to be seen, its values are not."""
+        folder = self.folder / "int4"
+        subprocess.run([sys.executable, ROOT / "tests" / "support" / "quantised_model.py", DATA / "tiny", folder, "int4"], check=True)
+        code, found, report, told = self.said(self.buggy("scales_in_bf16", "quantised_decoder"), folder)
+        self.assertEqual((code, found["verdict"]), (3, "FAIL_FIDELITY"), told)
+        self.assertIn("dequantised('model.layers.2.mlp.down_proj.weight'): 37,", " ".join(found["reasons"]))
+        self.assertIn("of 49,152 values are not what the checkpoint's stored ones stand for, nor these in bf16 or fp16: [", told)
+        self.assertIn(": dequantised(", told.splitlines()[-1])
+        for bug, words in (("says_nothing", "--truth dequantised: dequantised() gives the values of no weight"),
+                           ("says_another_shape", "dequantised('model.layers.0.mlp.down_proj.weight'): found the shape [127, 384], wanted [128, 384]")):
+            code, found, report, told = self.said(self.buggy(bug, "coarse_decoder"))
+            self.assertEqual((code, found["verdict"]), (2, "BAD_INPUT"), told)
+            self.assertIn(words, " ".join(found["reasons"]))
+
+
 @unittest.skipIf(importlib.util.find_spec("transformers") is None, "this Python has no transformers")
 class Wrong(TruthTest):
     def test_a_state_in_fp16_is_seen(self):
