@@ -3,7 +3,7 @@
 X.qweight [in, out / 8], X.qzeros [groups, out / 8], X.scales fp16 [groups, out].
 """
 
-from stored_weights import bad_input, part_of, times_scales, unpacked
+from stored_parts import bad_input, part_of, times_scales, unpacked
 
 PARTS = ("qweight", "qzeros", "scales")
 BESIDE = ()

@@ -8,7 +8,7 @@ X.weight.nested_quant_map; X.weight.quant_state.bitsandbytes__nf4, JSON in bytes
 import json
 
 import torch
-from stored_weights import bad_input, part_of, times_scales
+from stored_parts import bad_input, part_of, times_scales
 
 PARTS = ("weight.absmax", "weight.nested_absmax", "SCB", "weight")
 STATES = ("weight.quant_state.bitsandbytes__nf4", "weight.quant_state.bitsandbytes__fp4")

@@ -4,7 +4,7 @@ pack-quantized holds 4 or 8 bits a value in int32 words, zero points along the r
 int8 or e4m3. With weight_g_idx, a column's group is the one that it names.
 """
 
-from stored_weights import bad_input, part_of, times_scales, unpacked
+from stored_parts import bad_input, part_of, times_scales, unpacked
 
 PARTS = ("weight_packed", "weight_scale", "weight_zero_point", "weight")
 BESIDE = ("weight_shape", "weight_g_idx")

@@ -1,6 +1,6 @@
 """fp8 with block scales, as Qwen publishes it: X.weight in e4m3, X.weight_scale_inv a scale a block; their product."""
 
-from stored_weights import part_of, times_scales
+from stored_parts import part_of, times_scales
 
 PARTS = ("weight", "weight_scale_inv")
 BESIDE = ()

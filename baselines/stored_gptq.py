@@ -5,7 +5,7 @@ X.qweight [in * bits / 32, out] packs inputs, X.qzeros [groups, out * bits / 32]
 """
 
 import torch
-from stored_weights import bad_input, part_of, unpacked
+from stored_parts import bad_input, part_of, unpacked
 
 PARTS = ("qweight", "qzeros", "scales")
 BESIDE = ("g_idx",)

@@ -7,21 +7,21 @@ A file stored_*.py reads what one `quant_method` of config.json stores. It defin
   values(parts, stated)    the values, fp32 [out, in], of parts, {name: tensor}; raises bad_input
 """
 
-import importlib
 import json
 import pathlib
 
+import stored_awq
+import stored_bitsandbytes
+import stored_compressed
+import stored_fp8
+import stored_gptq
 import torch
-from hf_decoder import of_kind
 from safetensors.torch import load_file
+from stored_parts import bad_input
 
 EIGHT_BITS = (torch.float8_e4m3fn, torch.int8)
-METHODS = {"fp8": "stored_fp8", "compressed-tensors": "stored_compressed", "awq": "stored_awq", "gptq": "stored_gptq",
-           "bitsandbytes": "stored_bitsandbytes"}
-
-
-def bad_input(text):
-    return of_kind("bad_input", ValueError(text))
+METHODS = {"fp8": stored_fp8, "compressed-tensors": stored_compressed, "awq": stored_awq, "gptq": stored_gptq,
+           "bitsandbytes": stored_bitsandbytes}
 
 
 class Stored:
@@ -29,7 +29,7 @@ class Stored:
 
     def __init__(self, folder, stated):
         self.folder, self.stated = pathlib.Path(folder), stated
-        self.reader = importlib.import_module(METHODS[stated["quant_method"]])
+        self.reader = METHODS[stated["quant_method"]]
         try:
             self.form = self.reader.form_of(stated)
         except ValueError as refusal:
@@ -77,29 +77,3 @@ def files_of(folder):
         return [folder / "model.safetensors"]
     index = json.loads((folder / "model.safetensors.index.json").read_text())
     return sorted({folder / name for name in index["weight_map"].values()})
-
-
-def part_of(parts, name):
-    if name not in parts:
-        raise bad_input(f"is quantised and has no {name} beside {', '.join(sorted(parts))}")
-    return parts[name]
-
-
-def unpacked(words, bits, dim):
-    """The unsigned integers of int32 words along a dimension, the first in a word's lowest bits, in int16."""
-    parts = [(words >> shift & (1 << bits) - 1).to(torch.int16) for shift in range(0, 32, bits)]
-    return torch.stack(parts, dim + 1).flatten(dim, dim + 1)
-
-
-def times_scales(tensor, scales, block=None):
-    """Each value times the scale of its block, in fp32; without a block size the scales divide the tensor evenly."""
-    if block is None:
-        scales = scales.reshape(-1, 1) if scales.dim() < 2 else scales
-        block = [size // count if count and size % count == 0 else 0 for size, count in zip(tensor.shape, scales.shape)]
-    wanted = [-(-size // step) if step else "a divisor of " + str(size) for size, step in zip(tensor.shape, block)]
-    if list(scales.shape) != wanted or not scales.isfinite().all():
-        bad = "NaN or Inf" if list(scales.shape) == wanted else "of another shape"
-        raise bad_input(f"scales {bad}: found {list(scales.shape)}, wanted {wanted} finite ones of a matrix {list(tensor.shape)}")
-    for dim, step in enumerate(block):
-        scales = scales.repeat_interleave(step, dim).narrow(dim, 0, tensor.shape[dim])
-    return tensor.float() * scales.float()

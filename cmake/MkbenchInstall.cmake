@@ -15,6 +15,7 @@ set(MKBENCH_DATA
   baselines/stored_compressed.py
   baselines/stored_fp8.py
   baselines/stored_gptq.py
+  baselines/stored_parts.py
   baselines/stored_weights.py
   references/decoder.py
   references/engine_abi.h

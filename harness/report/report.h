@@ -26,7 +26,7 @@
 namespace mkbench {
 
 inline constexpr char kReportSchemaId[] = "mkbench.report";
-inline constexpr int kReportSchemaMajor = 1, kReportSchemaMinor = 14;  // new fields: minor + 1
+inline constexpr int kReportSchemaMajor = 1, kReportSchemaMinor = 15;  // new fields: minor + 1
 
 // The process that held an engine.
 struct ProcessFacts {

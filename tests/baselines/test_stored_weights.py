@@ -29,9 +29,10 @@ class StoredWeights(unittest.TestCase):
             sys.path.insert(0, str(ROOT / place))
             self.addCleanup(sys.path.remove, str(ROOT / place))
         import quantised_model
+        import stored_parts
         import stored_weights
         import torch
-        self.stored, self.maker, self.torch = stored_weights, quantised_model, torch
+        self.stored, self.parts, self.maker, self.torch = stored_weights, stored_parts, quantised_model, torch
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
@@ -40,7 +41,7 @@ class StoredWeights(unittest.TestCase):
         return self.torch.randn(shape, generator=self.torch.Generator().manual_seed(1)) * 100
 
     def values(self, method, parts, **stated):
-        return importlib.import_module(self.stored.METHODS[method]).values(parts, stated)
+        return self.stored.METHODS[method].values(parts, stated)
 
     def refused(self, text, call, *args, **kwargs):
         with self.assertRaisesRegex(ValueError, text) as caught:
@@ -49,20 +50,20 @@ class StoredWeights(unittest.TestCase):
 
     def test_every_value_has_the_scale_of_its_block(self):
         weight, scales = self.random(5, 7).to(self.torch.float8_e4m3fn), self.torch.arange(1, 13).float().reshape(3, 4) / 3
-        found = self.stored.times_scales(weight, scales, [2, 2])
+        found = self.parts.times_scales(weight, scales, [2, 2])
         self.assertEqual(found.dtype, self.torch.float32)
         for row in range(5):
             for column in range(7):
                 self.assertEqual(found[row, column], weight[row, column].float() * scales[row // 2, column // 2])
-        wide = self.stored.times_scales(weight, scales[:1, :3], [5, 3])
+        wide = self.parts.times_scales(weight, scales[:1, :3], [5, 3])
         self.assertEqual(wide[4, 6], weight[4, 6].float() * scales[0, 2])
-        rows = self.stored.times_scales(weight, scales.flatten()[:5])
+        rows = self.parts.times_scales(weight, scales.flatten()[:5])
         self.assertTrue(self.torch.equal(rows, weight.float() * scales.flatten()[:5, None]))
         nan = self.torch.full((3, 4), float("nan"))
         for bad, block, text in ((scales[:2], [2, 2], r"of another shape: found \[2, 4\], wanted \[3, 4\]"), (nan, [2, 2], "NaN or Inf: found"),
                                  (scales, None, r"found \[3, 4\], wanted \['a divisor of 5', 'a divisor of 7'\]"),
                                  (scales[:1, :2], None, "'a divisor of 7'")):
-            self.refused(text, self.stored.times_scales, weight, bad, block)
+            self.refused(text, self.parts.times_scales, weight, bad, block)
 
     def test_fp8_as_transformers_reads_it(self):
         from transformers.integrations.finegrained_fp8 import Fp8Dequantize
