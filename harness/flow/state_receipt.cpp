@@ -23,7 +23,9 @@ class Comparison {
 
   bool take(size_t step, int32_t emitted, std::span<const float> row) {
     const bool further = step >= timed_;
-    if (emitted != path_[step] && (further || can_.deterministic)) {
+    const bool may_differ =
+        !can_.deterministic && (!further || (near_top(path_[step], row) && near_top(emitted, row)));
+    if (emitted != path_[step] && !may_differ) {
       problem =
           fmt::format("step {}: id {} {}, {} in a run that shows its logits", step, path_[step],
                       further ? "after the timed run" : "in the timed run", emitted);
@@ -45,6 +47,18 @@ class Comparison {
   std::string problem;
 
  private:
+  // Whether an engine whose bits vary may choose the id: four steps of bf16 at the largest logit.
+  static bool near_top(int32_t id, std::span<const float> row) {
+    constexpr float kOfLargest = 1.0f / 64;
+    if (id < 0 || static_cast<size_t>(id) >= row.size()) return false;
+    float most = row[0], largest = 0;
+    for (const float logit : row) {
+      most = std::max(most, logit);
+      largest = std::max(largest, std::fabs(logit));
+    }
+    return most - row[static_cast<size_t>(id)] <= kOfLargest * largest;
+  }
+
   const EngineCapabilities& can_;
   const std::vector<int32_t>& path_;
   const size_t timed_;

@@ -28,8 +28,8 @@ bool has_rows_of(Engine& engine, int steps, const std::function<void()>& restart
 // The engine has just emitted `ids`. It continues with logits; then `restart` sets it to its start,
 // with the same input pending, and it runs the same path with logits throughout. Ids, the last
 // logits and, with snapshots, the checksums of the KV rows must be equal to the bit. An engine that
-// is not deterministic must only continue with the same ids. On a difference, the run with logits
-// is made twice more: if these two differ, the engine is nondeterministic even untimed.
+// is not deterministic must only continue with the same ids, near ties excepted. On a difference, the
+// run with logits is made twice more: if these two differ, the engine is nondeterministic even untimed.
 StateReceipt take_state_receipt(Engine& engine, int vocab, const std::vector<int32_t>& ids,
                                 const std::function<void()>& restart);
 

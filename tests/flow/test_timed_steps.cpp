@@ -208,7 +208,7 @@ TEST_CASE("D of published ids, which have no margins, excuses no timed id") {
   CHECK(e.parity->failed_step->pairwise_d == bench.references[0].pairwise_d);
 }
 
-// With forced ids and logits it emits another id at one step, and shows the same logits.
+// With forced ids and logits it emits the second-best id at one step, and shows the same logits.
 struct OtherIdBesideLogits final : ScriptedEngine {
   OtherIdBesideLogits(const Script& script, int at) : ScriptedEngine(script), position_of_it(at) {}
   Ids decode(int n, const int32_t* forced, float* logits_out) override {
@@ -216,7 +216,7 @@ struct OtherIdBesideLogits final : ScriptedEngine {
     Ids ids = ScriptedEngine::decode(n, forced, logits_out);
     const int at = position_of_it - first;
     if (forced != nullptr && logits_out != nullptr && at >= 0 && at < n)
-      ids[static_cast<size_t>(at)] ^= 1;
+      ids[static_cast<size_t>(at)] = (ids[static_cast<size_t>(at)] + 1) % kVocab;
     return ids;
   }
   int position_of_it;
@@ -227,11 +227,16 @@ TEST_CASE("a state receipt compares the ids of a run that shows its logits") {
     int at;
     bool deterministic;
     const char* problem;
+    float runner_up = 0;
   };
-  for (const Row& row : {Row{-1, true, ""}, Row{2, true, "step 2: id "}, Row{2, false, ""},
-                         Row{9, true, "step 9: id "}, Row{9, false, "step 9: id "}}) {
+  // Four steps of bf16 at the largest logit, 10, are 0.15625.
+  for (const Row& row :
+       {Row{-1, true, ""}, Row{2, true, "step 2: id "}, Row{2, false, ""},
+        Row{9, true, "step 9: id "}, Row{9, false, "step 9: id "}, Row{9, false, "", 9.84375f},
+        Row{9, false, "step 9: id ", 9.84f}, Row{9, true, "step 9: id ", 9.99f}}) {
     Script script;
     script.deterministic = row.deterministic;
+    script.runner_up = row.runner_up;
     OtherIdBesideLogits engine(script, row.at);
     const Ids prompt = {3};
     engine.prefill(prompt);
@@ -243,7 +248,7 @@ TEST_CASE("a state receipt compares the ids of a run that shows its logits") {
     CHECK(receipt.problem.empty() == std::string_view(row.problem).empty());
     CHECK(holds(receipt.problem, row.problem));
     if (row.at == 2 && row.deterministic) CHECK(holds(receipt.problem, "in the timed run"));
-    if (row.at == 9) CHECK(holds(receipt.problem, "after the timed run"));
+    if (holds(row.problem, "9")) CHECK(holds(receipt.problem, "after the timed run"));
     CHECK(receipt.repeats);
   }
 }
