@@ -4,9 +4,13 @@
 #include <malloc.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <ctime>
+#include <fstream>
+#include <functional>
 #include <new>
+#include <numeric>
 #include <utility>
 
 #include "references/base/error.h"

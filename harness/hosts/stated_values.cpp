@@ -45,7 +45,7 @@ StatedValues::~StatedValues() {
   close(index_);
 }
 
-void StatedValues::take(HostEngine& engine, const std::vector<WeightShape>& weights) {
+void StatedValues::take(HostEngine& engine, const std::vector<WeightShape>& weights) const {
   std::string index;
   int64_t offset = 0;
   for (const WeightShape& weight : weights) {

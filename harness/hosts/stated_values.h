@@ -20,7 +20,7 @@ class StatedValues {
   StatedValues& operator=(const StatedValues&) = delete;
 
   // Asks the engine for these weights. Throws Error(kBadInput) if it uses all as they were handed out.
-  void take(HostEngine& engine, const std::vector<WeightShape>& weights);
+  void take(HostEngine& engine, const std::vector<WeightShape>& weights) const;
   // The file of the values; beside it is FILE.index.
   std::string file() const { return (folder_.path() / kFile).string(); }
 

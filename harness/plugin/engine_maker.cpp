@@ -1,7 +1,8 @@
 // The maker by which a host opens libraries (host/makers.h).
+#include "references/engine_maker.h"
+
 #include "harness/engines/plugin_file.h"
 #include "harness/plugin/engine.h"
-#include "references/engine_maker.h"
 
 namespace mkbench {
 namespace {
