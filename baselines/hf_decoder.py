@@ -124,9 +124,9 @@ class Fp32Product(torch.nn.Module):
 
     def __init__(self, linear, dtype):
         super().__init__()
-        bias = getattr(linear, "bias", None)
+        bias, self.dtype = getattr(linear, "bias", None), dtype
         self.weight = torch.nn.Parameter(linear.weight.float(), requires_grad=False)
-        self.bias, self.dtype = None if bias is None else bias.float(), dtype
+        self.register_buffer("bias", None if bias is None else bias.float())
 
     def forward(self, x):
         return torch.nn.functional.linear(x.float(), self.weight, self.bias).to(self.dtype)

@@ -3,7 +3,7 @@
 import statistics
 
 import page_charts as charts
-from report_file import (build_of, card_of, ends, finite, is_lossy, is_prefill, label_of, labels_of, position_of,
+from report_file import (build_of, card_of, ends, finite, is_prefill, is_quantised, label_of, labels_of, position_of,
                          ranked_comparison, rate_ends, timed)
 
 ROWS_SHOWN = 250  # first rows of a parity table; later ones are shown only if they are not exact
@@ -92,7 +92,7 @@ def result_rows(case: dict, x: int, said: str = "") -> list:
         row = {"x": f"{x:,}", "engine": labels[engine["name"]], "full": label_of(engine), "role": engine["role"],
                "verdict": engine["verdict"], "kind": kind_of(engine["verdict"]), "rate": "-", "ms": "-",
                "share": "-", "ttft": "-", "prefill": "-", "speedup": "baseline" if engine["role"] == "baseline" else "-",
-               "parity": parity_text(engine), "why": withheld(engine, said), "lossy": is_lossy(engine),
+               "parity": parity_text(engine), "why": withheld(engine, said), "quantised": is_quantised(engine),
                "caution": engine.get("observed", {}).get("caution", "")}
         if engine["ms_per_tok"] is not None:
             row |= {"rate": charts.with_interval(engine["tok_per_s"], *rate_ends(engine)),
@@ -323,7 +323,7 @@ def group_view(page: Page, cases: list, prefill: bool, said: str) -> dict:
     first, single = cases[0], len(at) == 1
     reasons = dict.fromkeys((c.get("ceiling") or {}).get("reason", "this report has none") for c in cases)
     no_share = "" if points["share"] or not points["ms"] else "; ".join(r for r in reasons if r) or "it was not timed"
-    rows = sorted((row for x, case in at for row in result_rows(case, x, said)), key=lambda row: row["lossy"])
+    rows = sorted((row for x, case in at for row in result_rows(case, x, said)), key=lambda row: row["quantised"])
     tokens = first["axes"]["n_gen"]
     what = "prefill and the first token" if prefill else f"decode, {tokens:,} tokens a block" if tokens else "parity"
     return {"title": f"{first['model']['name']}: {what}", "axis": "prompt" if prefill else "depth", "prefill": prefill,

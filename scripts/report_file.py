@@ -88,9 +88,9 @@ def position_of(case: dict) -> int:
     return case["axes"]["n_prompt" if is_prefill(case) else "depth"]
 
 
-def is_lossy(engine: dict) -> bool:
+def is_quantised(engine: dict) -> bool:
     """Whether the engine is quantised: it is shown apart from the others, and never ranked with them."""
-    return (engine.get("parity") or {}).get("precision") == "lossy"
+    return engine.get("own_weights", False) or (engine.get("parity") or {}).get("precision") == "lossy"
 
 
 def label_of(engine: dict) -> str:
@@ -101,7 +101,7 @@ def label_of(engine: dict) -> str:
 def labels_of(case: dict) -> dict:
     """engine's name -> label. Files lose their folders unless two labels would be equal; quantised ones are marked."""
     short = [e["resolved_name"] if "/" in e["name"] and e["resolved_name"] else label_of(e) for e in case["engines"]]
-    return {e["name"]: (label if short.count(label) == 1 else label_of(e)) + (" (lossy)" if is_lossy(e) else "")
+    return {e["name"]: (label if short.count(label) == 1 else label_of(e)) + (" (quantised)" if is_quantised(e) else "")
             for e, label in zip(case["engines"], short)}
 
 
@@ -124,4 +124,4 @@ def comparison_of(case: dict, engine: dict):
 
 def ranked_comparison(case: dict, engine: dict):
     """The comparison that is shown as an engine's speed-up; None for a baseline and a quantised engine."""
-    return None if engine["role"] == "baseline" or is_lossy(engine) else comparison_of(case, engine)
+    return None if engine["role"] == "baseline" or is_quantised(engine) else comparison_of(case, engine)

@@ -66,10 +66,10 @@ void label_early_ids(const EngineReport& baseline, const EngineReport& candidate
 }
 
 void label_lossy(const EngineReport& baseline, const EngineReport& candidate, ComparisonReport& c) {
-  if (is_lossy(baseline) == is_lossy(candidate)) return;
+  if (is_quantised(baseline) == is_quantised(candidate)) return;
   c.label = "lossy";
   c.verdict = "INCONCLUSIVE";
-  c.verdict_reason = (is_lossy(candidate) ? candidate : baseline).name +
+  c.verdict_reason = (is_quantised(candidate) ? candidate : baseline).name +
                      " is quantised, and not ranked beside an engine that is not";
 }
 

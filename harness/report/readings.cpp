@@ -7,7 +7,7 @@
 
 namespace mkbench {
 
-bool is_lossy(const EngineReport& e) {
+bool is_quantised(const EngineReport& e) {
   return e.own_weights ||
          (e.parity && e.parity->precision == precision_class_name(PrecisionClass::kLossy));
 }

@@ -12,7 +12,7 @@ inline constexpr char kHostTwin[] = "host-twin";  // the megakernel's schedule o
 
 // True if the engine has claimed the class lossy: it may read fewer bytes than the weights have,
 // and is not ranked beside engines that read all of them.
-bool is_lossy(const EngineReport& e);
+bool is_quantised(const EngineReport& e);
 
 // A reason of an engine as its case repeats it: "engine: FAIL_TOKEN: why".
 std::string case_reason(const EngineReport& e, const std::string& why);

@@ -38,7 +38,7 @@ std::vector<std::string> ledger_notes(const CaseReport& c) {
   const double works = start->launch_trace->busy_ms / start->launch_trace->tokens;
   std::vector<std::string> notes;
   for (const EngineReport& e : c.engines) {
-    if (e.role != "candidate" || !e.ms_per_tok || e.ms_per_tok->mean >= from || is_lossy(e))
+    if (e.role != "candidate" || !e.ms_per_tok || e.ms_per_tok->mean >= from || is_quantised(e))
       continue;
     const double to = e.ms_per_tok->mean;
     std::string text =

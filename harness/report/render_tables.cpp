@@ -69,7 +69,7 @@ std::string lossy_table(const CaseGroup& group) {
   bool any = false;
   for (const CaseReport* c : group) {
     for (const EngineReport& e : c->engines) {
-      if (!is_lossy(e) || !has_row(e)) continue;
+      if (!is_quantised(e) || !has_row(e)) continue;
       any = true;
       const std::string ms =
           prefill
@@ -93,7 +93,7 @@ std::string prefill_table(const CaseGroup& group) {
                       {true, false, true, true, true, true, false});
   for (const CaseReport* c : group) {
     for (const EngineReport& e : c->engines) {
-      if (is_lossy(e) || !has_row(e)) continue;
+      if (is_quantised(e) || !has_row(e)) continue;
       table.add({fmt::format("pp{}", c->n_prompt), engine_label(e), number_text(e.tok_per_s),
                  number_text(e.ttft_ms), number_text(e.prefill_ms), speedup_text(*c, e),
                  std::string(verdict_name(e.verdict))});
@@ -158,7 +158,7 @@ std::string engine_table(const CaseGroup& group) {
   MarkdownTable table(std::move(headings), std::move(right));
   for (const CaseReport* c : group) {
     for (const EngineReport& e : c->engines) {
-      if (is_lossy(e) || !has_row(e)) continue;  // lossy_table() has the lossy ones
+      if (is_quantised(e) || !has_row(e)) continue;  // lossy_table() has the lossy ones
       const std::string ms =
           e.ms_per_tok ? digits(e.ms_per_tok->mean) + interval_text(e.ms_per_tok->ci) : "-";
       std::vector<std::string> cells = {with_commas(c->depth), engine_label(e),

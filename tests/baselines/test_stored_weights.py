@@ -198,6 +198,27 @@ class StoredWeights(unittest.TestCase):
                 self.assertTrue(self.torch.equal(found["model.norm.weight"], whole["model.norm.weight"]))
                 self.assertEqual(step_reads.stored_bits(self.folder / form)[name], bits[form] * values)
 
+    def test_products_keep_what_bf16_cannot_hold(self):
+        import hf_decoder
+
+        torch = self.torch
+        model = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.Sequential(torch.nn.Linear(3, 2, bias=False)), torch.nn.LayerNorm(2))
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.copy_(torch.arange(parameter.numel()).reshape(parameter.shape) / 3)
+            model[1][0].weight.copy_(torch.ones(2, 3))
+        wanted = [parameter.clone() for parameter in model[0].parameters()]
+        rounded = hf_decoder.round_to(model, torch.bfloat16)
+        self.assertIsInstance(rounded[0], hf_decoder.Fp32Product)
+        self.assertTrue(torch.equal(rounded[0].weight, wanted[0]) and torch.equal(rounded[0].bias, wanted[1]))
+        self.assertEqual([type(rounded[1][0]), rounded[1][0].weight.dtype, rounded[2].weight.dtype], [torch.nn.Linear, torch.bfloat16, torch.bfloat16])
+        x = torch.tensor([1.0, -2.0], dtype=torch.bfloat16)
+        found = rounded[0](x)
+        self.assertTrue(torch.equal(found, (wanted[0] @ x.float() + wanted[1]).to(torch.bfloat16)))
+        self.assertEqual(found.dtype, torch.bfloat16)
+        moved = rounded[0].to("meta")  # as to a card
+        self.assertEqual((moved.weight.device.type, moved.bias.device.type), ("meta", "meta"))
+
     def test_what_is_stated(self):
         def form(method, **stated):
             (self.folder / "config.json").write_text(json.dumps({"quantization_config": {"quant_method": method} | stated}))

@@ -171,6 +171,12 @@ TEST_CASE("a quantised engine reads fewer bytes: no bound, no share, no rank bes
   CaseReport c = testing::example_case(0);
   for (Sample& s : c.engines[1].samples) s.times.host_ms *= 0.25;
   CHECK(aggregated(c).engines[1].verdict == Verdict::kImpossible);
+  CaseReport own = c;
+  own.engines[1].own_weights = true;
+  own = aggregated(own);
+  CHECK(own.engines[1].verdict == Verdict::kPass);
+  CHECK_FALSE(own.engines[1].share.value);
+  CHECK(own.comparisons.at(0).label == "lossy");
   c.engines[1].parity.emplace().precision = "lossy";
   const CaseReport lossy = aggregated(c);
   const EngineReport& e = lossy.engines[1];

@@ -57,22 +57,26 @@ class Structure(Pages):
             self.assertTrue(titles, chart["id"])
 
     def test_a_quantised_engine_stands_apart(self):
+        self.check_quantised({"precision": "lossy"}, False)
+        self.check_quantised({}, True)
+
+    def check_quantised(self, parity, own_weights):
         report = self.example("gpu")
         self.assertNotIn("Quantised", self.read(report).text())
         name = report_file.label_of(report["cases"][0]["engines"][1])
         for case in report["cases"]:
-            case["engines"][1]["parity"] = {**(case["engines"][1]["parity"] or case["engines"][0]["parity"]),
-                                            "precision": "lossy"}
+            case["engines"][1]["own_weights"] = own_weights
+            case["engines"][1]["parity"] = {**(case["engines"][1]["parity"] or case["engines"][0]["parity"]), **parity}
         reader = self.read(report)
         text = reader.text()
-        self.assertEqual(text.count("Quantised engines (class lossy)"), 1)
+        self.assertEqual(text.count("Quantised engines, ranked with none of the others"), 1)
         rows = text[text.index("Quantised engines"):text.index("No share of the ceiling")
                     if "No share of the ceiling" in text else None]
-        self.assertIn(f"{name} (lossy)", rows)
+        self.assertIn(f"{name} (quantised)", rows)
         case = report["cases"][0]
-        engine = next(e for e in page_tables.result_rows(case, 0) if e["lossy"])
+        engine = next(e for e in page_tables.result_rows(case, 0) if e["quantised"])
         self.assertEqual((engine["speedup"], "speedup_verdict" in engine), ("-", False))
-        self.assertTrue(any(p["engine"] == f"{name} (lossy)" for p in points_of(reader, '"tokens per second')))
+        self.assertTrue(any(p["engine"] == f"{name} (quantised)" for p in points_of(reader, '"tokens per second')))
 
     def test_an_engine_that_is_quicker_where_nobody_looks_is_named(self):
         report = self.example("gpu")
