@@ -272,7 +272,7 @@ class Said(TruthTest):
 @unittest.skipIf(importlib.util.find_spec("transformers") is None, "this Python has no transformers")
 class Dequantised(Said):
     def test_a_library(self):
-        engine = str(PLUGINS / "step_cpu_coarse.so")
+        engine = str(PLUGINS / "coarse_cpu.so")
         code, found, report, told = self.said(engine)
         self.assertEqual((code, found["verdict"], found["own_weights"]), (0, "PASS_LIVE", True), told)
         self.assertLess(found["parity"]["r_rms"], 0.37)

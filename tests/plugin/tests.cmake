@@ -27,7 +27,7 @@ mkbench_plugin_faults(naive_cpu naive_cpu.cpp
   theta vocab cache hang crash short overrun nan overwrite fails stateful pending rewind length deep unnormed)
 mkbench_plugin_example(misbehaving misbehaving.cpp)
 mkbench_plugin_example(step_cpu step_cpu.cpp)
-mkbench_plugin_example(step_cpu_coarse step_cpu.cpp STEP_COARSE=7)
+mkbench_plugin_example(coarse_cpu coarse_cpu.cpp)
 mkbench_plugin_example(buggy_cpu buggy_cpu.cpp)
 mkbench_plugin_example(gpt2_cpu gpt2_cpu.cpp)
 mkbench_plugin_example(gpt2_cpu_epsilon gpt2_cpu.cpp GPT2_EPSILON=1e-6f)
