@@ -60,7 +60,7 @@ def source_of(folder, file):
         from stated_values import weights_by
         weights = weights_by(folder, file, config)
     else:
-        weights = stored.dequantised()
+        weights = dict(stored)
     return transformers.MODEL_FOR_CAUSAL_LM_MAPPING[type(config)], (None,), {"config": config, "state_dict": weights}
 
 
@@ -89,16 +89,27 @@ def load(folder, dtype, attention, file=""):
 
 
 def round_to(model, dtype):
-    """A model in fp32, brought to dtype but for the matrices of its products that dtype cannot hold."""
+    """A model in fp32, brought to dtype but for the weights of its products and RMS norms that dtype cannot hold, and for what its
+    class keeps in fp32."""
+    kept = set()
     for module in list(model.modules()):
         for name, part in list(module.named_children()):
-            if type(part) is torch.nn.Linear and not torch.equal(part.weight.to(dtype).float(), part.weight):
+            if type(part) is torch.nn.Linear and not held(part, dtype):
                 setattr(module, name, Fp32Product(part, dtype))
-    kept = {id(part.weight) for part in model.modules() if isinstance(part, Fp32Product)}
-    for parameter in model.parameters():
-        if id(parameter) not in kept:
+                kept.update(map(id, getattr(module, name).parameters()))
+            elif type(part).__name__.endswith("RMSNorm") and not held(part, dtype):
+                part.register_forward_hook(lambda _norm, _inputs, output: output.to(dtype))
+                kept.update(map(id, part.parameters()))
+    in_fp32 = getattr(model, "_keep_in_fp32_modules_strict", None) or ()
+    for name, parameter in model.named_parameters():
+        if id(parameter) not in kept and not set(in_fp32).intersection(name.split(".")):
             parameter.data = parameter.data.to(dtype)
     return model
+
+
+def held(module, dtype):
+    """Whether dtype holds all parameters of a module."""
+    return all(torch.equal(parameter.to(dtype).float(), parameter) for parameter in module.parameters())
 
 
 def require_fp32(device):
@@ -144,7 +155,7 @@ class Decoder:
         return step_reads(folder)
 
     @staticmethod
-    def stated_values(folder, file):
+    def stated_values(folder, file, weight):
         from stated_values import stated_values
         return stated_values(folder, file)
 

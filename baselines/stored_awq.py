@@ -21,7 +21,12 @@ def outputs(words):
     return unpacked(words, 4, 1).unflatten(1, (-1, 8))[:, :, ORDER].flatten(1)
 
 
-def values(parts, stated):
+def shape(parts):
+    inputs, words = parts.shape("qweight")
+    return [8 * words, inputs]
+
+
+def values(parts, _stated, _module):
     stored, zeros, scales = outputs(part_of(parts, "qweight")), outputs(part_of(parts, "qzeros")), part_of(parts, "scales")
     if zeros.shape != scales.shape or stored.shape[0] % len(zeros):
         raise bad_input(f"zero points {list(zeros.shape)} and scales {list(scales.shape)} do not divide {list(stored.shape)}")

@@ -19,6 +19,11 @@ def form_of(stated):
     return "int8" if stated.get("load_in_8bit") else str(stated.get("bnb_4bit_quant_type", "fp4"))
 
 
+def state_of(parts):
+    found = [name for name in STATES if name in parts]
+    return json.loads(bytes(part_of(parts, found[0] if found else STATES[0]).tolist()))
+
+
 def of_blocks(table, indices, largest, block):
     """Each of `indices` in the table, times the largest of its block."""
     if len(largest) != -(-len(indices) // block):
@@ -26,17 +31,20 @@ def of_blocks(table, indices, largest, block):
     return table[indices.long()] * largest.repeat_interleave(block)[:len(indices)]
 
 
-def values(parts, stated):
+def shape(parts):
+    return state_of(parts)["shape"] if "weight.absmax" in parts else parts.shape("weight")
+
+
+def values(parts, _stated, _module):
     weight = part_of(parts, "weight")
     if weight.dtype == torch.int8:
         return times_scales(weight, part_of(parts, "SCB")) * (1 / 127)
-    found = [name for name in STATES if name in parts]
-    state = json.loads(bytes(part_of(parts, found[0] if found else STATES[0]).tolist()))
+    state = state_of(parts)
     largest = part_of(parts, "weight.absmax")
     if "weight.nested_absmax" in parts:
         table, scales = part_of(parts, "weight.nested_quant_map"), parts["weight.nested_absmax"]
         largest = of_blocks(table, largest, scales, state["nested_blocksize"]) + state["nested_offset"]
-    pairs = weight.flatten()
+    pairs = weight.flatten().view(torch.uint8)  # bnb_4bit_quant_storage may call the bytes another type
     indices = torch.stack((pairs >> 4, pairs & 15), 1).flatten()
     count = state["shape"][0] * state["shape"][1]
     if len(indices) != count + count % 2:

@@ -13,5 +13,9 @@ def form_of(stated):
     return "fp8"
 
 
-def values(parts, stated):
+def shape(parts):
+    return parts.shape("weight")
+
+
+def values(parts, stated, _module):
     return times_scales(part_of(parts, "weight"), part_of(parts, "weight_scale_inv"), stated["weight_block_size"])

@@ -18,10 +18,23 @@ def form_of(stated):
     return "gptq"
 
 
-def values(parts, stated):
-    bits = stated["bits"]
-    stored, scales = unpacked(part_of(parts, "qweight"), bits, 0), part_of(parts, "scales")
-    zeros = unpacked(part_of(parts, "qzeros"), bits, 1)
+def bits_of(words, zeros):
+    """Bits a value by the shapes of qweight and qzeros: "dynamic" may state others for some layers."""
+    bits = 32 * zeros[1] // words[1]
+    if bits not in (2, 4, 8):
+        raise bad_input(f"qweight {words} and qzeros {zeros} are of {bits} bits a value, wanted 2, 4 or 8")
+    return bits
+
+
+def shape(parts):
+    words = parts.shape("qweight")
+    return [words[1], words[0] * 32 // bits_of(words, parts.shape("qzeros"))]
+
+
+def values(parts, stated, _module):
+    bits = bits_of(list(part_of(parts, "qweight").shape), list(part_of(parts, "qzeros").shape))
+    stored, scales = unpacked(parts["qweight"], bits, 0), part_of(parts, "scales")
+    zeros = unpacked(parts["qzeros"], bits, 1)
     if stated.get("checkpoint_format") != "gptq_v2":
         zeros = zeros + 1
         if zeros.max() == 1 << bits:

@@ -76,9 +76,10 @@ int value_of(const json& object, const OutlineField& field, const std::string& p
                                                 path, fmt::join(field.keys, " or ")));
 }
 
-// Integers may hold two values of four bits a byte (MXFP4, GPTQ, AWQ); fewer are not foreseen.
+// Words and unsigned bytes may hold values of four bits (MXFP4, GPTQ, AWQ, NF4); fewer are not foreseen.
 int64_t values_of(const TensorEntry& entry) {
-  const bool whole = entry.dtype.starts_with("F") || entry.dtype.starts_with("BF");
+  const bool whole =
+      entry.dtype.starts_with("F") || entry.dtype.starts_with("BF") || entry.dtype == "I8";
   if (!whole) return 2 * static_cast<int64_t>(entry.bytes());
   return std::accumulate(entry.shape.begin(), entry.shape.end(), int64_t{1},
                          [](int64_t n, uint64_t size) { return n * static_cast<int64_t>(size); });

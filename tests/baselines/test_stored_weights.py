@@ -41,12 +41,12 @@ class StoredWeights(unittest.TestCase):
         return self.torch.randn(shape, generator=self.torch.Generator().manual_seed(1)) * 100
 
     def values(self, method, parts, **stated):
-        return self.stored.METHODS[method].values(parts, stated)
+        return self.stored.METHODS[method].values(parts, stated, "layers.1.q_proj")
 
     def refused(self, text, call, *args, **kwargs):
         with self.assertRaisesRegex(ValueError, text) as caught:
             call(*args, **kwargs)
-        self.assertEqual(getattr(caught.exception, "mkbench_kind", "bad_input"), "bad_input")
+        self.assertEqual(getattr(caught.exception, "mkbench_kind", None), "bad_input")
 
     def test_every_value_has_the_scale_of_its_block(self):
         weight, scales = self.random(5, 7).to(self.torch.float8_e4m3fn), self.torch.arange(1, 13).float().reshape(3, 4) / 3
@@ -68,10 +68,11 @@ class StoredWeights(unittest.TestCase):
     def test_fp8_as_transformers_reads_it(self):
         from transformers.integrations.finegrained_fp8 import Fp8Dequantize
 
-        weight, scales = self.random(8, 12).to(self.torch.float8_e4m3fn), self.torch.rand(2, 3) + 0.1
+        # By powers of two, so that no type rounds a product.
+        weight, scales = self.random(8, 12).to(self.torch.float8_e4m3fn), 2.0 ** self.torch.arange(6).reshape(2, 3)
         theirs = Fp8Dequantize(None)._dequantize_one(weight, scales)
         mine = self.values("fp8", {"weight": weight, "weight_scale_inv": scales}, weight_block_size=[4, 4])
-        self.assertTrue(self.torch.equal(mine.to(theirs.dtype), theirs))
+        self.assertTrue(self.torch.equal(mine, theirs.float()))
         self.refused("is quantised and has no weight_scale_inv beside weight", self.values, "fp8", {"weight": weight}, weight_block_size=[4, 4])
 
     def test_compressed_tensors_words_of_four_and_eight_bits(self):
@@ -98,6 +99,18 @@ class StoredWeights(unittest.TestCase):
                              ({"weight_g_idx": order[:23]}, r"weight_g_idx names groups \[23\] up to 2, scales are \[1, 3\]"),
                              ({"weight_g_idx": order + 1}, "up to 3")):
             self.refused(text, self.values, "compressed-tensors", scaled | change)
+        # Nine rows in two words of zero points; or zero points in int8, which is not 8 more.
+        of_rows = torch.tensor([9, 6, 11, 8, 0, 15, 1, 2, 7], dtype=torch.int32)
+        tall = {"weight_packed": words.repeat(9, 1), "weight_scale": torch.full((9, 1), 2.0), "weight_shape": torch.tensor([9, 24])}
+        packed = sum(of_rows[i:i + 1].long() << 4 * i for i in range(8))
+        packed = torch.stack((torch.where(packed >= 1 << 31, packed - (1 << 32), packed), of_rows[8:].long())).to(torch.int32)
+        wanted_rows = [[2.0 * (w + 8 - zero) for w in wanted] for zero in of_rows.tolist()]
+        self.assertEqual(self.values("compressed-tensors", tall | {"weight_zero_point": packed}).tolist(), wanted_rows)
+        bytes_ = (of_rows[:, None] - 8).to(torch.int8)
+        self.assertEqual(self.values("compressed-tensors", tall | {"weight_zero_point": bytes_}).tolist(), wanted_rows)
+        for bad in (packed[:1], bytes_[:8], bytes_.to(torch.int16)):
+            self.refused(r"weight_zero_point is torch.int\d+ .*, wanted int32 words of 4 bits along 9 rows, or int8 of the scales' shape, \[9, 1\]",
+                         self.values, "compressed-tensors", tall | {"weight_zero_point": bad})
         parts.pop("weight_shape")
         self.refused("has no weight_shape beside weight_packed, weight_scale", self.values, "compressed-tensors", parts)
 
@@ -111,6 +124,19 @@ class StoredWeights(unittest.TestCase):
         groups = {"config_groups": {"group_0": {"weights": {"block_structure": [1, 2]}}}}
         self.assertEqual(self.values("compressed-tensors", parts, **groups).tolist(), [[1, -2, 30]])
         self.refused("'a divisor of 3'", self.values, "compressed-tensors", parts)
+
+    def test_compressed_tensors_by_the_config_group_of_a_module(self):
+        parts = {"weight": self.torch.ones(1, 6, dtype=self.torch.int8), "weight_scale": self.torch.tensor([[1.0, 10.0]])}
+        uneven, even = [[1, 1, 1, 1, 10, 10]], [[1, 1, 1, 10, 10, 10]]
+
+        def groups(*pairs):
+            return {"config_groups": {str(i): {"targets": targets, "weights": weights} for i, (targets, weights) in enumerate(pairs)}}
+        four, three = {"group_size": 4}, {"group_size": 3}
+        for pairs, wanted in (([(["Linear"], four)], uneven), ([(["Linear"], {"group_size": None})], even), ([(["Linear"], {"block_structure": "1x4"})], uneven),
+                              ([(["Linear"], three), (["re:.*q_proj"], four)], uneven), ([(["Linear"], three), (["layers.1.q_proj"], four)], uneven),
+                              ([(["Linear"], three), (["re:q_proj", "q_proj"], four)], even), ([(["re:.*k_proj"], four)], even),
+                              ([(["Linear"], {"group_size": -1})], even)):
+            self.assertEqual(self.values("compressed-tensors", parts, **groups(*pairs)).tolist(), wanted, pairs)
 
     def test_awq(self):
         """As dequantize_gemm() of autoawq 0.2.6 reads two inputs of eight outputs in one group."""
@@ -128,6 +154,13 @@ class StoredWeights(unittest.TestCase):
         groups = self.torch.tensor([1, 0] * 8, dtype=self.torch.int32)
         self.values_of(parts | {"g_idx": groups}, [10 * (i - 5) if n % 2 == 0 else i - 3 for n, i in enumerate((*range(15), 0))])
         self.values_of(parts, [i - 2 for i in range(8)] + [10 * (i - 4) for i in (*range(8, 15), 0)], checkpoint_format="gptq_v2")
+        # Eight bits, as "dynamic" may state them for some layers.
+        eight = {"qweight": self.torch.tensor([[0x04030201]] * 4, dtype=self.torch.int32), "scales": self.torch.ones(1, 1),
+                 "qzeros": self.torch.zeros(1, 1, dtype=self.torch.int32)}
+        wide = {"qweight": eight["qweight"][:1].repeat(1, 4), "scales": self.torch.ones(1, 4), "qzeros": eight["qzeros"]}
+        self.assertEqual(self.values("gptq", wide, bits=4)[0].tolist(), [0, 1, 2, 3])
+        self.refused(r"qweight \[1, 32\] and qzeros \[1, 3\] are of 3 bits", self.values, "gptq",
+                     {"qweight": wide["qweight"].repeat(1, 8), "qzeros": eight["qzeros"].repeat(1, 3), "scales": self.torch.ones(1, 32)})
         for change, text in (({"g_idx": groups + 1}, "groups up to 2"), ({"g_idx": groups[:15]}, "wanted finite ones of as many outputs"),
                              ({"g_idx": groups - 1}, "groups up to 0"), ({"scales": self.torch.full((2, 1), float("inf"))}, "wanted finite ones"),
                              ({"qzeros": self.torch.tensor([[2], [15]], dtype=self.torch.int32)}, "some kernels of auto-gptq read as 0 and others as 16")):
@@ -156,6 +189,10 @@ class StoredWeights(unittest.TestCase):
                 self.assertAlmostEqual(float(row[column]), wanted, places=7)
         rows = {"weight": torch.tensor([[127, 37], [-23, -127]], dtype=torch.int8), "SCB": torch.tensor([1.107421875, 0.91650390625])}
         self.assertEqual(self.values("bitsandbytes", rows).tolist(), [[1.107421875, 0.3226347267627716], [-0.16598102450370789, -0.91650390625]])
+        called = plain | {"weight": plain["weight"][:64].view(torch.bfloat16), "weight.absmax": plain["weight.absmax"][:2]}
+        short = json.dumps(state | {"shape": [2, 64]}).encode()
+        called["weight.quant_state.bitsandbytes__nf4"] = torch.tensor(list(short), dtype=torch.uint8)
+        self.assertEqual(self.values("bitsandbytes", called).flatten()[:128].tolist(), self.values("bitsandbytes", plain).flatten()[:128].tolist())
         self.refused("found the largest of 2 blocks, wanted those of 129 values", self.values, "bitsandbytes", parts(NF4, LARGEST[:2]))
         self.refused(r"found 128 values, wanted those of \[3, 43\]", self.values, "bitsandbytes", parts(NF4[:-2], LARGEST))
         plain.pop("weight.quant_state.bitsandbytes__nf4")
@@ -171,11 +208,13 @@ class StoredWeights(unittest.TestCase):
         index = {"weight_map": {"a.weight": "one.safetensors", "a.weight_scale_inv": "two.safetensors", "norm.weight": "two.safetensors"}}
         (self.folder / "model.safetensors.index.json").write_text(json.dumps(index))
         (self.folder / "config.json").write_text(json.dumps({"quantization_config": {"quant_method": "fp8", "weight_block_size": [2, 2]}}))
-        found = self.stored.stored_in(self.folder).dequantised()
+        found = dict(self.stored.stored_in(self.folder))
         self.assertEqual(sorted(found), ["a.bias", "a.weight", "norm.weight"])
         self.assertTrue(self.torch.equal(found["a.weight"], 2 * weight.float()))
         save_file({"a.weight_scale_inv": scales[:1]}, self.folder / "two.safetensors")
-        self.refused(f"{self.folder}: weight 'a': scales of another shape", self.stored.stored_in(self.folder).dequantised)
+        self.refused(f"{self.folder}: weight 'a.weight', fp8: scales of another shape", lambda: dict(self.stored.stored_in(self.folder)))
+        save_file({"a.weight_scale_inv": scales[:, 0].to(self.torch.uint8)}, self.folder / "two.safetensors")
+        self.refused("weight 'a.weight', fp8: ", lambda: dict(self.stored.stored_in(self.folder)))
 
     def test_every_format_of_a_folder_is_near_what_was_quantised(self):
         from safetensors.torch import load_file
@@ -190,28 +229,37 @@ class StoredWeights(unittest.TestCase):
             with self.subTest(form=form):
                 self.maker.make(DATA / "tiny", self.folder / form, form)
                 stored = self.stored.stored_in(self.folder / form)
-                found = stored.dequantised()
+                found = dict(stored)
                 self.assertEqual(sorted(found), sorted(whole))
+                self.assertEqual({weight: stored.shape(weight) for weight in stored}, {weight: list(values.shape) for weight, values in whole.items()})
+                self.assertEqual([weight for weight in stored if stored.is_stored(weight)], [weight for weight in stored if weight.endswith("_proj.weight")])
                 off = (found[name] - whole[name].float()).square().mean().sqrt() / whole[name].float().std()
                 self.assertGreater(limit, off)
                 self.assertGreater(off, limit / 10)
-                self.assertTrue(self.torch.equal(found["model.norm.weight"], whole["model.norm.weight"]))
+                self.assertTrue(self.torch.equal(found["model.norm.weight"].float(), whole["model.norm.weight"].float()))
                 self.assertEqual(step_reads.stored_bits(self.folder / form)[name], bits[form] * values)
 
     def test_products_keep_what_bf16_cannot_hold(self):
         import hf_decoder
 
         torch = self.torch
-        model = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.Sequential(torch.nn.Linear(3, 2, bias=False)), torch.nn.LayerNorm(2))
+        model = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.Sequential(torch.nn.Linear(3, 2, bias=False)), torch.nn.LayerNorm(2),
+                                    torch.nn.RMSNorm(3), torch.nn.RMSNorm(3), torch.nn.Sequential(torch.nn.Embedding(2, 2)))
+        model._keep_in_fp32_modules_strict = ["5"]
         with torch.no_grad():
             for parameter in model.parameters():
                 parameter.copy_(torch.arange(parameter.numel()).reshape(parameter.shape) / 3)
             model[1][0].weight.copy_(torch.ones(2, 3))
+            model[3].weight.fill_(1.5)
+        in_thirds = model[4].weight.clone()
         wanted = [parameter.clone() for parameter in model[0].parameters()]
         rounded = hf_decoder.round_to(model, torch.bfloat16)
         self.assertIsInstance(rounded[0], hf_decoder.Fp32Product)
         self.assertTrue(torch.equal(rounded[0].weight, wanted[0]) and torch.equal(rounded[0].bias, wanted[1]))
         self.assertEqual([type(rounded[1][0]), rounded[1][0].weight.dtype, rounded[2].weight.dtype], [torch.nn.Linear, torch.bfloat16, torch.bfloat16])
+        self.assertEqual([rounded[i].weight.dtype for i in (3, 4)] + [rounded[5][0].weight.dtype], [torch.bfloat16, torch.float32, torch.float32])
+        self.assertTrue(torch.equal(rounded[4].weight, in_thirds))
+        self.assertEqual(rounded[4](torch.ones(1, 3)).dtype, torch.bfloat16)
         x = torch.tensor([1.0, -2.0], dtype=torch.bfloat16)
         found = rounded[0](x)
         self.assertTrue(torch.equal(found, (wanted[0] @ x.float() + wanted[1]).to(torch.bfloat16)))
@@ -223,7 +271,7 @@ class StoredWeights(unittest.TestCase):
         def form(method, **stated):
             (self.folder / "config.json").write_text(json.dumps({"quantization_config": {"quant_method": method} | stated}))
             found = self.stored.stored_in(self.folder)
-            return found and found.form
+            return None if found is None else found.form
 
         for method, stated, wanted in (("fp8", {"weight_block_size": [128, 64]}, "fp8"), ("awq", {"bits": 4}, "awq"),
                                        ("compressed-tensors", {"format": "int-quantized"}, "int-quantized"), ("awq", {"w_bit": 4, "version": "GEMM"}, "awq"),
@@ -238,7 +286,10 @@ class StoredWeights(unittest.TestCase):
         for method, stated, text in (("awq", {"bits": 8}, "bits and version are 8 and 'gemm', wanted 4 and 'gemm'"),
                                      ("awq", {"bits": 4, "version": "gemv"}, "are 4 and 'gemv'"), ("gptq", {"bits": 3}, "are 3 and 'gptq', wanted 2, 4 or 8"),
                                      ("gptq", {"bits": 4, "checkpoint_format": "marlin"}, "are 4 and 'marlin'"),
-                                     ("compressed-tensors", {"format": "marlin-24"}, "format is 'marlin-24', wanted one of pack-quantized")):
+                                     ("compressed-tensors", {"format": "marlin-24"}, "format is 'marlin-24', wanted one of pack-quantized"),
+                                     ("compressed-tensors", {"format": "int-quantized", "transform_config": {"config_groups": {}}}, "transform_config is True"),
+                                     ("compressed-tensors", {"format": "int-quantized", "sparsity_config": {"format": "sparse-24-bitmask"}},
+                                      "sparsity_config is 'sparse-24-bitmask', wanted none")):
             self.refused(text, form, method, **stated)
 
 

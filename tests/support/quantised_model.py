@@ -93,8 +93,8 @@ def make(folder, out, form):
     for name, tensor in load_file(folder / "model.safetensors").items():
         if name.endswith("_proj.weight"):
             tensors |= {name.removesuffix("weight") + part: values for part, values in globals()[form](tensor.float()).items()}
-        else:
-            tensors[name] = tensor
+        else:  # AWQ and GPTQ publish fp16 beside their words
+            tensors[name] = tensor.half() if form in ("awq", "gptq") else tensor
     save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, out / "model.safetensors")
 
 
