@@ -157,9 +157,9 @@ class Decoder:
     @staticmethod
     def stated_values(folder, file, weight):
         from stated_values import stated_values
-        return stated_values(folder, file)
+        return stated_values(folder, file, weight)
 
-    def open(self, folder, device, max_context, precision="own", layers="device", values=""):
+    def open(self, folder, device, max_context, precision="own", layers="device", values="", original=""):
         """precision: "own", or of a run that judges others: "fp32", "head-fp32". layers: where they are kept, on the
         "device", or on the "host", from which each comes to the device while it computes. values: a file of
         stated_values.py, or "" for the folder's own."""

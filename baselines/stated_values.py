@@ -7,24 +7,18 @@ import pathlib
 
 import numpy
 import torch
-from safetensors.torch import load_file
-from stored_weights import files_of, stored_in
+from hf_decoder import of_kind
+from stored_weights import METHODS, Weights
 
 HEAD = "lm_head.weight"
+TABLE = "embed_tokens.weight"  # how the name of an embedding ends, which may be the LM head too
 ROUNDED = (torch.float32, torch.bfloat16, torch.float16)  # an engine may bring weights to these on their way to a product
 
 
-def weights_of_folder(folder):
-    """All tensors of a folder by name, quantised ones in fp32."""
-    if stored := stored_in(folder):
-        return stored.dequantised()
-    return {name: tensor for file in files_of(pathlib.Path(folder)) for name, tensor in load_file(file).items()}
-
-
-def with_head(weights):
-    """Adds the LM head of a tied model, which an engine may keep in another format than the embedding."""
-    tied = [name for name in weights if name.endswith("embed_tokens.weight")]
-    return weights if HEAD in weights or len(tied) != 1 else weights | {HEAD: weights[tied[0]]}
+def table_of(names):
+    """The embedding's name; "" where there is not exactly one."""
+    tables = [name for name in names if name.endswith(TABLE)]
+    return tables[0] if len(tables) == 1 else ""
 
 
 def stated(file):
@@ -38,39 +32,68 @@ def stated(file):
 
 
 def weights_by(folder, file, config):
-    """weights_of_folder() with the values of a file in their places. A head that differs from the embedding is no longer
-    tied in `config`."""
-    weights, found = weights_of_folder(folder), stated(file)
-    whole = with_head(weights | found)
-    tied = [name for name in whole if name.endswith("embed_tokens.weight")]
-    if HEAD in found and len(tied) == 1 and not torch.equal(whole[HEAD].float(), whole[tied[0]].float()):
+    """A folder's weights with the values of a file in their places. A head that differs from the embedding is no longer tied
+    in `config`; one of which nothing is said follows the embedding."""
+    weights, found = Weights(folder), stated(file)
+    whole = {name: found[name] if name in found else weights[name] for name in weights}
+    table = table_of(whole)
+    if not table or not config.get_text_config().tie_word_embeddings or (HEAD in weights and not torch.equal(weights[HEAD], weights[table])):
+        return whole
+    whole.pop(HEAD, None)
+    if HEAD in found and not torch.equal(found[HEAD], whole[table].float()):
+        whole[HEAD] = found[HEAD]
         for part in (config, config.get_text_config()):
             part.tie_word_embeddings = False
-        return whole
-    return weights | {name: value for name, value in found.items() if name in weights}
+    return whole
 
 
-def difference(name, found, wanted):
+def is_rounded(found, wanted, kind):
+    """Whether values are `wanted` in a type, however the fp32 operations behind them are ordered: a zero point may be taken
+    off before the product with the scale, or after it."""
+    room = wanted.abs() * 2 ** -20 + wanted.abs().amax(-1, keepdim=True) * 2 ** -22
+    low, high = ((wanted + sign * room).to(kind).float() for sign in (-1, 1))
+    return bool(((low <= found) & (found <= high) & (found == found.to(kind).float())).all())
+
+
+def problem_of_stored(found, wanted):
     """Where values differ most from what a checkpoint's weight stands for; "" where they are it, or it rounded."""
-    if any(torch.equal(found, wanted.to(kind).float()) for kind in ROUNDED):
+    if any(is_rounded(found, wanted, kind) for kind in ROUNDED):
         return ""
-    off = (found - wanted.float()).abs()
+    off = (found - wanted).abs()
     at = numpy.unravel_index(int(off.argmax()), tuple(found.shape))
     place = ", ".join(str(int(i)) for i in at)
-    return (f"dequantised('{name}'): {int((off > 0).sum()):,} of {off.numel():,} values are not what the checkpoint's stored ones stand "
-            f"for, nor these in bf16 or fp16: [{place}] is {float(found[at]):.7g}, wanted {float(wanted[at]):.7g}")
+    return (f"{int((off > 0).sum()):,} of {off.numel():,} values are not what the checkpoint's stored ones stand for, nor these in bf16 or "
+            f"fp16: [{place}] is {float(found[at]):.9g}, wanted {float(wanted[at]):.9g}")
 
 
-def stated_values(folder, file):
-    """Without a file, the weights that an engine is asked for. With one: why it cannot be right, "" where nothing was
-    found; `own` where the folder stores its weights whole, so that nothing but the engine's answers says what it keeps."""
-    weights, own = with_head(weights_of_folder(folder)), stored_in(folder) is None
-    if not file:
-        asked = [{"name": name, "shape": list(tensor.shape)} for name, tensor in weights.items() if tensor.dim() > 1]
-        return {"weights": asked, "own": own}
-    for name, found in stated(file).items():
-        if not found.isfinite().all():
-            return {"problem": f"dequantised('{name}'): holds NaN or Inf", "own": own}
-        if problem := "" if own else difference(name, found, weights[name]):
-            return {"problem": problem, "own": own}
-    return {"own": own}
+def weights_asked(folder):
+    """The weights that an engine is asked for. A tied head is one: an engine may keep it in another format."""
+    weights = Weights(folder)
+    if weights.method and not weights.reader:
+        raise of_kind("bad_input", ValueError(
+            f"{folder}/config.json: quantization_config: quant_method is {weights.method!r}, wanted one of {', '.join(METHODS)}: what "
+            "other stored weights stand for is not known, so nothing could be held to it"))
+    asked = [{"name": name, "shape": shape} for name in weights if len(shape := weights.shape(name)) > 1]
+    table = table_of(weights)
+    return asked if HEAD in weights or not table else [*asked, {"name": HEAD, "shape": weights.shape(table)}]
+
+
+def judged(folder, file, name):
+    """What is found of the values of one weight. problem: why they cannot be right. own: the folder stores other values, whole,
+    so that nothing but the engine's word says what it keeps."""
+    weights, found = Weights(folder), stated(file)[name]
+    source = name if name in weights else table_of(weights)
+    wanted, own, problem = weights[source].float(), False, ""
+    if not found.isfinite().all():
+        problem = "holds NaN or Inf"
+    elif weights.is_stored(source):
+        problem = problem_of_stored(found, wanted)
+    elif own := not torch.equal(found, wanted):
+        error = float((found - wanted).norm() / wanted.norm())
+        problem = "" if error < 1 else f"is no nearer to the weight than zeros are: off by {error:.0%} of its root mean square"
+    return {"problem": f"dequantised('{name}'): {problem}" if problem else "", "own": own}
+
+
+def stated_values(folder, file, weight):
+    """The fields of ValuesTold (harness/wire/value_calls.h): of the weights to ask for without a file, else of one weight."""
+    return judged(folder, file, weight) if file else {"weights": weights_asked(folder)}

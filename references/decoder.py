@@ -65,17 +65,18 @@ class Decoder:
         position its KV row, K after RoPE, then V: [2, kv_heads, head_dim]. A tensor or array, or None: not shown. With
         it a report on a wrong decoder names the layer and the phase where the error begins."""
 
+    def dequantised(self, name):
+        """Optional, for --truth dequantised, whose truth computes with them: the values of the weight `name` that enter the
+        product, float32, in the tensor's shape; None for a weight that is used as the folder has it, and lm_head.weight of
+        a tied model then follows the embedding. Of a quantised model, `name` is that of the whole weight: "...q_proj.weight"
+        where the folder stores "...q_proj.qweight"."""
+
     # Declared for decoders that are written now; this mkbench does not call or read what follows.
     activations = kv = ""  # what these are rounded to beside the precision: "fp8-e4m3", "int8"; "": nothing else
 
     def storage(self, name):
         """Optional: how the weight `name` is kept: {"dtype": "int4", "scale_block": [1, 128], "scale_dtype": "fp16",
         "zero_dtype": None, "bytes": n}, as mkbench_storage in engine_abi.h."""
-
-    def dequantised(self, name):
-        """Optional, for --truth dequantised, whose truth computes with them: the values of the weight `name` that enter the
-        product, float32, in the tensor's shape; None for a weight that is used as the folder has it. Of a quantised model,
-        `name` is that of the whole weight: "...q_proj.weight" where the folder stores "...q_proj.qweight"."""
 
     def frames(self, text, logits=None):
         """Optional: frames of a speech model, as mkbench_frames in engine_abi.h. text: bfloat16 [n, hidden]; returns

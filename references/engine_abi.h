@@ -313,16 +313,18 @@ typedef struct mkbench_engine_abi {
   /* Fills args->out between decodes, off the clock. */
   int32_t (*show)(mkbench_engine* engine, const mkbench_show* args);
 
+  /* How the engine keeps the weight `name` while it decodes; NULL: as it was handed out. Declared for
+   * engines that are written now, not called by this mkbench. */
+  const mkbench_storage* (*storage)(mkbench_engine* engine, const char* name);
+
   /* With --truth dequantised: the values of the weight `name` that enter the product, fp32, in the
    * tensor's shape, host memory. The truth computes with them. Returns MKBENCH_NOT_SHOWN for a weight
-   * that is used as it was handed out. Of a quantised model, `name` is that of the whole weight:
-   * "...q_proj.weight" where the folder stores "...q_proj.qweight". */
+   * that is used as it was handed out; lm_head.weight of a tied model then follows the embedding. Of a
+   * quantised model, `name` is that of the whole weight: "...q_proj.weight" where the folder stores
+   * "...q_proj.qweight". */
   int32_t (*dequantised)(mkbench_engine* engine, const char* name, float* values);
 
   /* From here on: declared for engines that are written now, not called by this mkbench. */
-
-  /* How the engine keeps the weight `name` while it decodes; NULL: as it was handed out. */
-  const mkbench_storage* (*storage)(mkbench_engine* engine, const char* name);
   int32_t (*frames)(mkbench_engine* engine, const mkbench_frames* args);
   /* What activations and KV rows are rounded to beside the precision: MKBENCH_FP8_E4M3, MKBENCH_INT8;
    * 0: to nothing else. */

@@ -39,7 +39,7 @@
 //     bool show(const mkbench_show& s);
 //
 // With this one, an engine that keeps its weights in fewer bits says what they stand for (dequantised() of
-// engine_abi.h); it returns whether it has changed the weight.
+// engine_abi.h); it returns false for a weight that it uses as it was handed out.
 //
 //     bool dequantised(const char* name, float* values);
 //

@@ -389,7 +389,7 @@ class Server:
         return self.wire.answer("able", able=able, state=held.state())
 
     def take_values(self, call: dict) -> dict:
-        told = self.module(call["engine"]).stated_values(call["folder"], call["file"])
+        told = self.module(call["engine"]).stated_values(call["folder"], call["file"], call["weight"])
         return self.wire.answer("values_told", **told)
 
     def take_ping(self, call: dict) -> dict:

@@ -33,8 +33,8 @@ class DecoderFile:
     def step_reads(self, folder: str) -> dict:
         return self.decoder.step_reads(folder)
 
-    def stated_values(self, folder: str, file: str) -> dict:
-        return self.decoder.stated_values(folder, file)
+    def stated_values(self, folder: str, file: str, weight: str) -> dict:
+        return self.decoder.stated_values(folder, file, weight)
 
     def finish(self) -> None:
         if torch.cuda.is_initialized():
@@ -93,7 +93,7 @@ class TorchEngine:
         self.saved = dict.fromkeys(range(SLOTS), EMPTY)
         self.event_ms, self.decodes = 0.0, 0
         self.replays = False  # `consumed` grows within the call
-        # Only hf is asked for the runs by which others are judged, and has settings: lines of judge_settings().
+        # Only hf is asked for the runs by which others are judged, and has settings: lines of hf_settings().
         run = {} if request["precision"] == "own" else {"precision": request["precision"]}
         run.update(line.split("=", 1) for line in request["settings"].splitlines())
         decoder.open(folder, self.device, self.max_context, **run)

@@ -160,7 +160,7 @@ class CaseFlow {
     return has_candidates();
   }
 
-  // Tells the engines that are left where no candidate is.
+  // Whether a candidate is left; where none is, the other engines are told.
   bool has_candidates() {
     if (worth_timing(job_, living_candidates())) return true;
     for (Contestant* c : living([](const Contestant&) { return true; }))
@@ -170,23 +170,25 @@ class CaseFlow {
     return false;
   }
 
-  // For --truth dequantised: opens the candidate alone and takes what it says that its weights stand for,
-  // once a run. False if the candidate has failed.
+  // For --truth dequantised: takes what the candidate says that its weights stand for. False if it fails.
   bool take_values() {
     if (!job_.model.dequantised) return true;
     context_ = timed_context();
-    std::optional<StatedWeights> stated = services_.values_taken();
+    std::optional<StatedWeights> found = services_.values_found();
+    if (!found) services_.begin_values();
     for (Contestant* c : living_candidates()) {
-      guard_engine(sink_, *c, [&] {
-        if (!stated) {
+      if (!found) {
+        guard_engine(sink_, *c, [&] {
           make_engine(*c);
-          stated = services_.take_values(*c->engine);
-        }
-        c->own_weights = stated->own;
-        if (!stated->problem.empty())
-          fail_engine(sink_, *c, Verdict::kFailFidelity, stated->problem);
-      });
-      c->engine.reset();
+          services_.take_values(*c->engine);
+        });
+        c->engine.reset();
+        if (!c->alive) continue;
+        found = services_.values_found();  // an error here is the truth's, and ends the case
+      }
+      c->own_weights = found && found->own;
+      if (found && !found->problem.empty())
+        fail_engine(sink_, *c, Verdict::kFailFidelity, found->problem);
     }
     return !living_candidates().empty();
   }

@@ -117,12 +117,12 @@ CaseMemory needed_memory(const CaseJob& job, const CaseServices& services,
   return memory;
 }
 
-// Whether transformers' truth in fp32 fits into the host's memory.
+// Whether transformers' truth in fp32 fits into the host's memory, beside the values of --truth dequantised.
 bool may_stay_on_host(const CaseJob& job, const CaseServices& services, const ModelConfig& config) {
   const int64_t values = config.is_outline() ? config.outline_values
                                              : config.shape.parameters(config.tie_word_embeddings);
   return job.cuda() && job.model.truth == Truth::kTransformers &&
-         4 * values <= services.host_free_bytes();
+         (job.model.dequantised ? 8 : 4) * values <= services.host_free_bytes();
 }
 
 std::optional<Fitting> largest_fitting(const CaseJob& job, const CaseServices& services,

@@ -48,7 +48,7 @@ struct CaseShapes {
 // What was found of the values that an engine says its weights stand for.
 struct StatedWeights {
   std::string problem;  // why they cannot be right; empty: nothing was found
-  bool own = false;  // the model stores these weights whole: the engine alone knows what it keeps
+  bool own = false;     // the engine has quantised weights that the model stores whole
 };
 
 class CaseServices {
@@ -84,11 +84,13 @@ class CaseServices {
   // Switches an engine to an ablation and back; its weights stay. Returns why the engine has no
   // ablations, or an empty string.
   virtual std::string ablate(Engine& engine, Ablation ablation) const = 0;
-  // Takes what an engine says that its weights stand for: the runs that judge, made from now on,
-  // compute with it. Throws Error(kBadInput) if the engine says nothing.
-  virtual StatedWeights take_values(Engine& engine) const = 0;
-  // What this case or an earlier one has found so.
-  virtual std::optional<StatedWeights> values_taken() const = 0;
+  // For --truth dequantised, in this order: finds which weights the model has, takes what an engine
+  // says that they stand for, and judges that, once a run. The runs that judge, made from then on,
+  // compute with it. take_values() throws what concerns the engine, Error(kBadInput) if it says nothing;
+  // values_found() is nullopt before.
+  virtual void begin_values() const = 0;
+  virtual void take_values(Engine& engine) const = 0;
+  virtual std::optional<StatedWeights> values_found() const = 0;
   // Decodes n tokens, untimed, and says what reached the card, or why that was not recorded. The
   // engine must be closed afterwards. Throws Error if its process has died.
   virtual LaunchTrace trace(Engine& engine, int n) const = 0;

@@ -200,15 +200,17 @@ EngineRequest HostServices::on_device(EngineRequest request) const {
   return request;
 }
 
-StatedWeights HostServices::take_values(Engine& engine) const {
-  hosts_.take_values(engine, judge_runs(job_).truth, job_.model.folder);
-  return *values_taken();
+void HostServices::begin_values() const {
+  hosts_.begin_values(judge_runs(job_).truth, job_.model.folder);
 }
 
-std::optional<StatedWeights> HostServices::values_taken() const {
+void HostServices::take_values(Engine& engine) const { hosts_.take_values(engine); }
+
+std::optional<StatedWeights> HostServices::values_found() const {
   const auto* taken = job_.model.dequantised ? hosts_.values_of(job_.model.folder) : nullptr;
-  return taken != nullptr ? std::optional(StatedWeights{taken->told.problem, taken->told.own})
-                          : std::nullopt;
+  if (taken == nullptr) return std::nullopt;
+  if (!taken->told) hosts_.judge_values(judge_runs(job_).truth);
+  return StatedWeights{taken->told->problem, taken->told->own};
 }
 
 std::unique_ptr<Engine> HostServices::make_engine(const EngineRequest& request,

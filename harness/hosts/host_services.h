@@ -47,8 +47,9 @@ class HostServices final : public FlowServices {
   std::string ablate(Engine& engine, Ablation ablation) const override {
     return host_engine(engine).ablate(ablation);
   }
-  StatedWeights take_values(Engine& engine) const override;
-  std::optional<StatedWeights> values_taken() const override;
+  void begin_values() const override;
+  void take_values(Engine& engine) const override;
+  std::optional<StatedWeights> values_found() const override;
   LaunchTrace trace(Engine& engine, int n) const override { return hosts_.trace(engine, n); }
   ByteCounts count_bytes(const std::string& engine, int n) const override;
   int64_t bytes(const EngineRequest& request, const ModelConfig& config) const override;

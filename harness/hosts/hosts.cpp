@@ -172,22 +172,34 @@ StepReads Hosts::step_reads(const std::string& truth, const std::filesystem::pat
   return known->second;
 }
 
-void Hosts::take_values(Engine& engine, const std::string& truth,
-                        const std::filesystem::path& folder) {
-  ValuesCall call{in_host({.name = truth}).name, folder.string()};
-  const auto told = [&] {
-    return ask<ValuesTold>(link(holder_of(truth), host_kind(truth)), call, CallLimit{});
-  };
-  auto stated = std::make_unique<Stated>();
-  stated->values.take(host_engine(engine), told().weights);
-  call.file = stated->values.file();
-  stated->told = told();
-  values_[snapshot_stamp(folder)] = std::move(stated);
+void Hosts::begin_values(const std::string& truth, const std::filesystem::path& folder) {
+  const ValuesCall call{in_host({.name = truth}).name, folder.string()};
+  values_.reset();  // of another model
+  auto weights =
+      ask<ValuesTold>(link(holder_of(truth), host_kind(truth)), call, CallLimit{}).weights;
+  values_.reset(new Stated{folder, snapshot_stamp(folder), std::move(weights)});
+}
+
+void Hosts::take_values(Engine& engine) {
+  values_->taken = values_->values.take(host_engine(engine), values_->weights);
+}
+
+void Hosts::judge_values(const std::string& truth) {
+  ValuesCall call{in_host({.name = truth}).name, values_->folder.string(), values_->values.file()};
+  ValuesTold found;
+  for (const std::string& weight : values_->taken) {
+    call.weight = weight;
+    const auto told = ask<ValuesTold>(link(holder_of(truth), host_kind(truth)), call, CallLimit{});
+    found.own = found.own || told.own;
+    found.problem = told.problem;
+    if (!found.problem.empty()) break;
+  }
+  values_->told = found;
 }
 
 const Hosts::Stated* Hosts::values_of(const std::filesystem::path& folder) const {
-  const auto found = values_.find(snapshot_stamp(folder));
-  return found == values_.end() ? nullptr : found->second.get();
+  const bool same = values_ && !values_->taken.empty() && values_->stamp == snapshot_stamp(folder);
+  return same ? values_.get() : nullptr;
 }
 
 int64_t Hosts::idle_bytes(const std::string& engine) {

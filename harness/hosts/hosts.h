@@ -5,7 +5,9 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "harness/engines/registry.h"
 #include "harness/hosts/host_engine.h"
@@ -54,14 +56,20 @@ class Hosts {
   // What a step of the model in `folder` reads, found in the host of `truth`, an engine in Python, once.
   // Throws Error(kHang) or Error(kTimeout).
   StepReads step_reads(const std::string& truth, const std::filesystem::path& folder);
-  // Takes what an open engine says that the weights of the model in `folder` stand for; the host of
-  // `truth` says which weights there are and what is wrong with the values.
-  void take_values(Engine& engine, const std::string& truth, const std::filesystem::path& folder);
+  // What an engine says that the weights of the last such model stand for. The host of `truth` is asked
+  // which weights there are, then the engine for their values, then that host what is wrong with them.
+  void begin_values(const std::string& truth, const std::filesystem::path& folder);
+  void take_values(Engine& engine);
+  void judge_values(const std::string& truth);
   struct Stated {
-    StatedValues values;
-    ValuesTold told;
+    std::filesystem::path folder;
+    std::string stamp;
+    std::vector<WeightShape> weights{};
+    std::vector<std::string> taken{};
+    std::optional<ValuesTold> told{};  // once they are judged
+    StatedValues values{};
   };
-  // What take_values() has taken; null before.
+  // Null unless the values of this model's weights were taken.
   const Stated* values_of(const std::filesystem::path& folder) const;
   // Hosts that are asked about the machine: one that holds no engine, and the judge's.
   HostLink& about_card();
@@ -148,11 +156,11 @@ class Hosts {
   const OnHang on_hang_;
   std::map<std::string, std::shared_ptr<HostLink>> links_;  // key: what the host holds
   std::map<std::string, Failed> tracebacks_;
-  std::map<int, std::string> strays_;                      // key: process id; empty: told
-  std::map<std::string, int64_t> idle_bytes_;              // key: as links_
-  std::map<std::string, StepReads> step_reads_;            // key: the folder's stamp
-  std::map<std::string, std::unique_ptr<Stated>> values_;  // key: as step_reads_
-  std::map<std::string, int64_t> context_bytes_;           // key: as links_
+  std::map<int, std::string> strays_;            // key: process id; empty: told
+  std::map<std::string, int64_t> idle_bytes_;    // key: as links_
+  std::map<std::string, StepReads> step_reads_;  // key: the folder's stamp
+  std::unique_ptr<Stated> values_;
+  std::map<std::string, int64_t> context_bytes_;  // key: as links_
   bool one_ = false;
   // Numbers of consecutive looks after a host's turns that found the card busy; key: as links_.
   std::map<std::string, int> doubts_after_;

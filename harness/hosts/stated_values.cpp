@@ -45,7 +45,11 @@ StatedValues::~StatedValues() {
   close(index_);
 }
 
-void StatedValues::take(HostEngine& engine, const std::vector<WeightShape>& weights) const {
+int64_t StatedValues::bytes() const { return lseek(values_, 0, SEEK_END); }
+
+std::vector<std::string> StatedValues::take(HostEngine& engine,
+                                            const std::vector<WeightShape>& weights) const {
+  std::vector<std::string> taken;
   std::string index;
   int64_t offset = 0;
   for (const WeightShape& weight : weights) {
@@ -56,19 +60,21 @@ void StatedValues::take(HostEngine& engine, const std::vector<WeightShape>& weig
     const int64_t count =
         std::accumulate(weight.shape.begin(), weight.shape.end(), int64_t{1}, std::multiplies<>());
     offset += count * static_cast<int64_t>(sizeof(float));
-    const off_t size = lseek(values_, 0, SEEK_END);
+    taken.push_back(weight.name);
+    const int64_t size = bytes();
     if (size != offset)
       throw Error(ErrorKind::kRuntime,
                   fmt::format("engine {}: dequantised('{}'): {} bytes were written, wanted {}",
                               engine.name(), weight.name, size, offset));
   }
-  if (index.empty())
+  if (taken.empty())
     throw Error(
         ErrorKind::kBadInput,
         fmt::format("engine {}: --truth dequantised: dequantised() gives the values of no weight; "
-                    "leave the flag out, or write it (references/decoder.py, engine_abi.h)",
+                    "leave the flag out, or give it one (references/decoder.py, engine_abi.h)",
                     engine.name()));
   write_all(index_, index);
+  return taken;
 }
 
 }  // namespace mkbench

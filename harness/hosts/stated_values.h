@@ -19,8 +19,10 @@ class StatedValues {
   StatedValues(const StatedValues&) = delete;
   StatedValues& operator=(const StatedValues&) = delete;
 
-  // Asks the engine for these weights. Throws Error(kBadInput) if it uses all as they were handed out.
-  void take(HostEngine& engine, const std::vector<WeightShape>& weights) const;
+  // Asks the engine for these weights. Returns the names of those that it has values for; throws
+  // Error(kBadInput) if it has none.
+  std::vector<std::string> take(HostEngine& engine, const std::vector<WeightShape>& weights) const;
+  int64_t bytes() const;
   // The file of the values; beside it is FILE.index.
   std::string file() const { return (folder_.path() / kFile).string(); }
 

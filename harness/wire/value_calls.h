@@ -17,8 +17,8 @@ struct WeightShape {
   }
 };
 
-// Appends the fp32 values that the engine says a weight stands for to a file. Answer: Able, false if it
-// uses the weight as it was handed out.
+// Makes the engine's host append to a file the fp32 values that the engine says a weight stands for.
+// Answer: Able, false if the engine uses the weight as it was handed out.
 struct DequantisedCall {
   static constexpr char kType[] = "dequantised";
   int engine = 0;
@@ -30,19 +30,19 @@ struct DequantisedCall {
   }
 };
 
-// Asks hf's host, without `file`, for the weights of the model in `folder`; with one, what it finds of
-// the values in it (baselines/stated_values.py). Answer: ValuesTold.
+// Asks hf's host which weights the model in `folder` has; or, with the `file` of such values, what is
+// found of those of one weight (baselines/stated_values.py). Answer: ValuesTold.
 struct ValuesCall {
   static constexpr char kType[] = "values";
-  std::string engine, folder, file{};
+  std::string engine, folder, file{}, weight{};
   static void fields(auto& v) {
     list_fields(v, "engine", &ValuesCall::engine, "folder", &ValuesCall::folder, "file",
-                &ValuesCall::file);
+                &ValuesCall::file, "weight", &ValuesCall::weight);
   }
 };
 
 // weights: those that an engine is asked for. problem: why the values cannot be right, or empty. own:
-// the model stores its weights whole, so that they are the engine's own doing.
+// the folder stores other values, not quantised, so the engine has quantised them itself.
 struct ValuesTold {
   static constexpr char kType[] = "values_told";
   std::vector<WeightShape> weights{};

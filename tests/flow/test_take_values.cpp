@@ -1,6 +1,8 @@
 // --truth dequantised in the flow of a case: whose values are taken, when, and what follows.
+#include <algorithm>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "references/base/error.h"
@@ -13,8 +15,8 @@ namespace {
 // The names of engines that were made and what was taken, in their order.
 struct Taking : Bench {
   std::vector<std::string> order;
-  std::optional<StatedWeights> taken;
-  StatedWeights says{"", true};
+  bool taken = false;
+  StatedWeights found{"", true};
 
   Taking() {
     job.model.dequantised = true;
@@ -23,22 +25,23 @@ struct Taking : Bench {
       order.push_back(request.name);
       return make(request, weights);
     };
+    services.begin_values = [this] { order.push_back("begun"); };
     services.take_values = [this](Engine& engine) {
       order.push_back("taken of " + engine.capabilities().name);
-      taken = says;
-      return says;
+      taken = true;
     };
-    services.values_taken = [this] { return taken; };
+    services.values_found = [this] { return taken ? std::optional(found) : std::nullopt; };
   }
 };
 
 TEST_CASE("what the candidate says is taken before anything is judged, once a run") {
   Taking bench;
   const CaseReport c = bench.run();
-  REQUIRE(bench.order.size() > 3);
-  CHECK(bench.order[0] == "kernel");
-  CHECK(bench.order[1].starts_with("taken of "));
-  CHECK(bench.order[2] == "eager");
+  REQUIRE(bench.order.size() > 4);
+  CHECK(bench.order[0] == "begun");
+  CHECK(bench.order[1] == "kernel");
+  CHECK(bench.order[2].starts_with("taken of "));
+  CHECK(bench.order[3] == "eager");
   CHECK(engine_of(c, "kernel").verdict == Verdict::kPass);
   CHECK(engine_of(c, "kernel").own_weights);
   CHECK_FALSE(engine_of(c, "eager").own_weights);
@@ -48,26 +51,26 @@ TEST_CASE("what the candidate says is taken before anything is judged, once a ru
   CHECK(bench.order[0] == "eager");
   CHECK(engine_of(second, "kernel").own_weights);
 
-  bench.taken->own = false;
+  bench.found.own = false;
   CHECK_FALSE(engine_of(bench.run(), "kernel").own_weights);
 
   Taking other;
   other.job.model.dequantised = false;
   CHECK_FALSE(engine_of(other.run(), "kernel").own_weights);
-  CHECK_FALSE(other.taken.has_value());
+  CHECK_FALSE(other.taken);
 }
 
 TEST_CASE("values that cannot be right are the candidate's failure, in each case") {
   Taking bench;
-  bench.says.problem = "dequantised('a'): holds NaN or Inf";
+  bench.found.problem = "dequantised('a'): holds NaN or Inf";
   for (int i = 0; i < 2; ++i) {
     bench.order.clear();
     const CaseReport c = bench.run();
     CHECK(engine_of(c, "kernel").verdict == Verdict::kFailFidelity);
-    CHECK(reason_of(engine_of(c, "kernel")) == bench.says.problem);
+    CHECK(reason_of(engine_of(c, "kernel")) == bench.found.problem);
     CHECK(engine_of(c, "eager").verdict == Verdict::kSkipped);
     CHECK(holds(reason_of(engine_of(c, "eager")), "no candidate is left"));
-    CHECK(bench.order.size() == (i == 0 ? 2 : 0));
+    CHECK(bench.order.size() == (i == 0 ? 3 : 0));
   }
 }
 
@@ -87,15 +90,47 @@ TEST_CASE("hf and its runs are told where the values are, other engines are not"
   CHECK(hf_settings(bench.job, judge_runs(bench.job).truth) == "layers=host");
 }
 
-TEST_CASE("an engine that says nothing, or cannot be opened, ends the case") {
-  Taking bench;
-  bench.services.take_values = [](Engine&) -> StatedWeights {
+TEST_CASE("an engine that says nothing, or cannot be opened, has failed") {
+  Taking says_nothing;
+  says_nothing.services.take_values = [](Engine&) {
     throw Error(ErrorKind::kBadInput, "gives the values of no weight");
   };
-  const CaseReport c = bench.run();
-  CHECK(engine_of(c, "kernel").verdict == Verdict::kBadInput);
-  CHECK(holds(reason_of(engine_of(c, "kernel")), "gives the values of no weight"));
-  CHECK(bench.order == std::vector<std::string>{"kernel"});
+  Taking does_not_open;
+  const auto make = does_not_open.services.make_engine;
+  does_not_open.services.make_engine = [make](const EngineRequest& request,
+                                              const ModelWeights& weights) {
+    if (request.name == "kernel") throw Error(ErrorKind::kBadInput, "cannot be opened");
+    return make(request, weights);
+  };
+  for (auto& [bench, words] : {std::pair<Taking*, const char*>{&says_nothing, "of no weight"},
+                               {&does_not_open, "cannot be opened"}}) {
+    const CaseReport c = bench->run();
+    CHECK(engine_of(c, "kernel").verdict == Verdict::kBadInput);
+    CHECK(holds(reason_of(engine_of(c, "kernel")), words));
+    CHECK(engine_of(c, "eager").verdict == Verdict::kSkipped);
+    CHECK(std::count(bench->order.begin(), bench->order.end(), "eager") == 0);
+  }
+}
+
+TEST_CASE("what the truth's process cannot do is not the candidate's failure") {
+  for (const bool at_the_begin : {true, false}) {
+    Taking bench;
+    const auto fail = [] { throw Error(ErrorKind::kTimeout, "the truth: 300 s"); };
+    if (at_the_begin) {
+      bench.services.begin_values = fail;
+    } else {
+      bench.services.values_found = [&bench, fail]() -> std::optional<StatedWeights> {
+        if (bench.taken) fail();
+        return std::nullopt;
+      };
+    }
+    const CaseReport c = bench.run();
+    CHECK(c.verdict == Verdict::kTimeout);
+    REQUIRE(c.reasons.size() == 1);
+    CHECK(holds(c.reasons[0], "the truth: 300 s"));
+    CHECK(engine_of(c, "kernel").verdict != Verdict::kTimeout);
+    CHECK(bench.order.size() == (at_the_begin ? 0 : 3));
+  }
 }
 
 }  // namespace

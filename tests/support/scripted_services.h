@@ -26,8 +26,9 @@ struct ServiceScripts {
   std::function<void(const std::string&)> end_process = [](auto&) {};
   std::function<EngineFacts(Engine&)> facts;
   std::function<std::string(Engine&, Ablation)> ablate;
-  std::function<StatedWeights(Engine&)> take_values;
-  std::function<std::optional<StatedWeights>()> values_taken = [] { return std::nullopt; };
+  std::function<void()> begin_values;
+  std::function<void(Engine&)> take_values;
+  std::function<std::optional<StatedWeights>()> values_found = [] { return std::nullopt; };
   std::function<LaunchTrace(Engine&, int)> trace;
   std::function<ByteCounts(const std::string&, int)> count_bytes;
   std::function<int64_t(const EngineRequest&, const ModelConfig&)> bytes;
@@ -86,8 +87,9 @@ class ScriptedServices : public ServiceScripts {
     std::string ablate(Engine& engine, Ablation ablation) const override {
       return on_.ablate(engine, ablation);
     }
-    StatedWeights take_values(Engine& engine) const override { return on_.take_values(engine); }
-    std::optional<StatedWeights> values_taken() const override { return on_.values_taken(); }
+    void begin_values() const override { on_.begin_values(); }
+    void take_values(Engine& engine) const override { on_.take_values(engine); }
+    std::optional<StatedWeights> values_found() const override { return on_.values_found(); }
     LaunchTrace trace(Engine& engine, int n) const override { return on_.trace(engine, n); }
     ByteCounts count_bytes(const std::string& engine, int n) const override {
       return on_.count_bytes(engine, n);
