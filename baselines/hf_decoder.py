@@ -162,7 +162,9 @@ class Decoder:
     def open(self, folder, device, max_context, precision="own", layers="device", values="", original=""):
         """precision: "own", or of a run that judges others: "fp32", "head-fp32". layers: where they are kept, on the
         "device", or on the "host", from which each comes to the device while it computes. values: a file of
-        stated_values.py, or "" for the folder's own."""
+        stated_values.py, or "" for the folder's own. original: a folder that stands for this one, with its own values."""
+        if original:
+            folder, values = original, ""
         if precision == "fp32":
             require_fp32(device)
         dtype = torch.float32 if precision == "fp32" else torch.bfloat16

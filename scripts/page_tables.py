@@ -264,10 +264,22 @@ def case_view(page: Page, case: dict, x: int, single: bool, said: str) -> dict:
     return {"name": case["name"], "verdict": case["verdict"], "kind": kind_of(case["verdict"]),
             "reasons": [reason for reason in case["reasons"] if reason not in said], "interrupted": case.get("interrupted", False), "ratios": rows,
             "charts": sorted(made + sample_charts(page, case), key=lambda chart: chart["wide"]), "parity": parity_of(case, said),
-            "text": case["generated_text"],
+            "text": case["generated_text"], "cost": cost_of(case.get("format_cost")),
             "facts": flat({"model": case["model"], "reference": case["reference"], "ids_sha256": case["ids_sha256"],
                            "memory": case.get("memory"), "ceiling": ceiling.get("engine"),
                            "engines": {label_of(e): engine_facts(e) for e in case["engines"]}})}
+
+
+def cost_of(cost: dict | None) -> list:
+    """What a format costs, as rows of a table."""
+    if not cost:
+        return []
+    rows = [("compared with", cost["original"]), ("ids", f"{cost['steps']:,}"), ("KL a step, mean", f"{cost['kl']:.4g}"),
+            ("KL a step, largest", f"{cost['largest_kl']:.4g}"), ("same largest logit", f"{cost['same_top']:.1%}")]
+    for key, label in (("original_perplexity", "perplexity before"), ("perplexity", "perplexity")):
+        value = cost[key]
+        rows.append((label, cost[f"{key}_reason"] if value is None else f"{value:.4g} over {cost['text_steps']:,} ids of text"))
+    return rows
 
 
 def engine_facts(engine: dict) -> dict:

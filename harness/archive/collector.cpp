@@ -79,6 +79,7 @@ struct CaseCollector::Taker {
     c.report_.reference_versions = m.reference_versions;
     c.report_.live_check = m.live_check;
   }
+  void operator()(const FormatCostFound& m) const { c.report_.format_cost = m.cost; }
   void operator()(const TimedCheckChosen& m) const {
     c.report_.timed_check = m.timed_check;
     c.report_.ids_sha256 = m.ids_sha256;

@@ -191,6 +191,41 @@ void check_dequantised(const CaseJob& job) {
                   fmt::join(others, ",")));
 }
 
+// What the model's format is compared with, if that was asked for.
+std::optional<Model> original_of(const PlanSettings& settings, const Model& model) {
+  const auto refuse = [&](const std::string& why) {
+    throw Error(ErrorKind::kBadInput, fmt::format("--original {}: {}", settings.original, why));
+  };
+  if (settings.original.empty()) {
+    if (model.dequantised) return model;
+    if (settings.max_kl > 0)
+      throw Error(
+          ErrorKind::kBadInput,
+          "--max-kl: found neither --original nor --truth dequantised, wanted one: the KL is "
+          "between a quantised model and what it was made of");
+    return std::nullopt;
+  }
+  if (model.truth != Truth::kTransformers)
+    refuse(fmt::format(
+        "mkbench computes the truth of --model {}; with --truth transformers the cost of "
+        "a format is told",
+        model.name));
+  Model original;
+  int found = 0;
+  try {
+    original = resolve_model(settings.original, TruthChoice::kAuto);
+    found = model_config(original).shape.vocab;
+  } catch (const Error& error) {
+    refuse(error.what());
+  }
+  if (original.folder.empty()) refuse("is made in memory, wanted a folder with weights");
+  const int wanted = model_config(model).shape.vocab;
+  if (found != wanted)
+    refuse(fmt::format("found a vocabulary of {}, wanted {} as of --model {}", found, wanted,
+                       model.name));
+  return original;
+}
+
 // Refuses engines that have no code for an outline, before the judge is loaded.
 void check_outline(const CaseJob& job) {
   if (!job.model.is_outline) return;
@@ -312,6 +347,7 @@ RunPlan plan_run(const PlanSettings& settings, const MachineProbe& probe) {
     }
     job.model = resolve_model(model, settings.truth);
     check_truth(settings, job.model);
+    job.original = original_of(settings, job.model);
     choose_yardsticks(settings, plan, job);
     choose_candidates(settings, probe, plan, job);
     check_outline(job);

@@ -35,6 +35,7 @@ struct PlanSettings : CardSettings, CaseSettings {
   std::vector<std::string> builds;   // compare: BASE and HEAD, build folders or engines' files
   std::vector<std::string> models;   // empty: the device's default
   TruthChoice truth = TruthChoice::kMkbench;
+  std::string original;  // the model before it was quantised; empty: not named
   std::vector<int> n_prompt, n_gen, n_depth;
   std::optional<int> processes, blocks;  // absent: the device's default
   int max_blocks = 0;
@@ -110,6 +111,15 @@ inline std::vector<Flag<PlanSettings>> choice_flags() {
                                 {"mkbench", TruthChoice::kMkbench},
                                 {"transformers", TruthChoice::kTransformers},
                                 {"dequantised", TruthChoice::kDequantised}})),
+      flag("original MODEL",
+           "The model before it was quantised: what its format costs is then told (KL, the same "
+           "largest logit, perplexity) [with --truth dequantised, the model that the engine has "
+           "quantised itself].",
+           &P::original),
+      flag("max-kl X=off",
+           "Largest mean KL(original || quantised) of a step that passes, in nats. Else "
+           "FAIL_FIDELITY.",
+           &P::max_kl, parse_relative),
       flag("resident all|one",
            "Engines held open at a time [all, where the card and its memory permit it].",
            &P::resident, one_of<Resident>({{"all", Resident::kAll}, {"one", Resident::kOne}})),

@@ -12,6 +12,7 @@
 #include "harness/flow/audit.h"
 #include "harness/flow/blocks.h"
 #include "harness/flow/contestant.h"
+#include "harness/flow/format_cost.h"
 #include "harness/flow/gate.h"
 #include "harness/flow/launches.h"
 #include "harness/flow/only.h"
@@ -47,7 +48,7 @@ class CaseFlow {
     load(job_.judged ? timing_model() : parity_model(job_.model), first_depth(job_));
     if (!take_values()) return static_cast<void>(has_candidates());
     const CaseReferences references = job_.judged ? take_judged() : judge_all();
-    if (job_.whole_parity) return;
+    if (job_.whole_parity) return tell_cost(references);
     if (!goes_on()) return;
     make_timed_engines();
     const TruthOf truth_of = truth_by_process(job_, weights_);
@@ -63,14 +64,14 @@ class CaseFlow {
       run_ablations(job_, services_, living_candidates(), watch_, sink_);
     if (worth_timing(job_, timed_engines()))
       trace_launches(job_, services_, truth, timed_engines(), open, watch_, sink_);
-    // The timed engines have no more work: make room for the truth.
-    close_engines([](const Contestant&) { return true; });
+    close_engines();  // they have no more work: make room for the truth
     const std::vector<WrongRun> wrong =
         truth.lagset.empty() ? score_runs(runs, truth, references.all, services_, weights_,
                                           context_, contestants_, watch_, sink_)
                              : closed_form_wrongs(runs, truth_of, contestants_);
     tell_wrong_runs(job_, services_, truth_of, weights_, references.all, context_, wrong,
                     contestants_, open, watch_, sink_);
+    tell_cost(references);
     audit();
   }
 
@@ -311,8 +312,7 @@ class CaseFlow {
     context_ = std::max(timed_context(), parity_context);
   }
 
-  // Takes over the findings of an earlier case of the run, which has judged these engines on these
-  // weights. Every timed token of this case is checked nevertheless.
+  // Takes over what an earlier case has found of these engines; every timed token is checked anew.
   CaseReferences take_judged() {
     check_positions(weights_.config);
     context_ = timed_context();
@@ -361,11 +361,20 @@ class CaseFlow {
     return engines;
   }
 
-  void close_engines(const std::function<bool(const Contestant&)>& which) {
+  void close_engines(const std::function<bool(const Contestant&)>& which = [](const Contestant&) {
+    return true;
+  }) {
     watch_.end();
     for (Contestant& c : contestants_) {
       if (which(c)) c.engine.reset();
     }
+  }
+
+  void tell_cost(const CaseReferences& references) {
+    if (!tells_cost(job_, living_candidates())) return;
+    close_engines();
+    sink_.send(FormatCostFound{
+        cost_of_format(job_, services_, weights_, references.all, context_, watch_)});
   }
 
   // Later cases of the model take over that these engines read the weights, like their parity.

@@ -30,6 +30,7 @@ struct CaseSettings {
   PlantedFault fault = PlantedFault::kNone;
   bool whole_parity = false;  // `mkbench parity`: every check, nothing timed
   bool keep_going = false;    // `parity` makes every check also after a decided failure
+  double max_kl = 0;          // largest mean KL that a format may cost; 0: any
   // If set, only this step is repeated. Without prompt_ids it is a step of the references.
   std::optional<FailedStep> only{};
   std::string only_prompt{};  // if set, only this prompt of the references is judged

@@ -135,6 +135,11 @@ struct EngineObserved {
   std::optional<ObservedDecode> decode{};
 };
 
+// What the format of the case's model costs.
+struct FormatCostFound {
+  FormatCost cost;
+};
+
 // The verdict on one engine, or on the whole case if `engine` is empty.
 struct VerdictGiven {
   std::string engine;
@@ -148,11 +153,12 @@ struct Done {};
 // The case ended early because of Ctrl-C.
 struct CaseInterrupted {};
 
-using CaseEvent = std::variant<StageProgress, MemoryStated, MemoryHeld, ModelLoaded,
-                               ReferencesFound, TimedCheckChosen, EngineMade, ProcessBegun,
-                               WarmedUp, ParityJudged, StepFailed, AblationsTaken, SampleTaken,
-                               SampleScored, BlockDropped, ClocksCompared, LaunchesTraced,
-                               EngineAudited, EngineObserved, VerdictGiven, Done, CaseInterrupted>;
+using CaseEvent =
+    std::variant<StageProgress, MemoryStated, MemoryHeld, ModelLoaded, ReferencesFound,
+                 TimedCheckChosen, EngineMade, ProcessBegun, WarmedUp, ParityJudged, StepFailed,
+                 AblationsTaken, SampleTaken, SampleScored, BlockDropped, ClocksCompared,
+                 LaunchesTraced, EngineAudited, EngineObserved, FormatCostFound, VerdictGiven, Done,
+                 CaseInterrupted>;
 
 // Passes events to a function. send() may be called from several threads; the function runs in one
 // of them at a time.

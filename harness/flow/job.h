@@ -40,7 +40,8 @@ struct JudgedCase {
 // One case of a run with these settings: judge parity and, unless `whole_parity`, time the engines.
 struct CaseJob : CaseSettings {
   Model model;
-  std::string device = "cpu";  // "cpu" or "cuda"
+  std::optional<Model> original{};  // the model before it was quantised, to tell what that costs
+  std::string device = "cpu";       // "cpu" or "cuda"
   int gpu = 0;
   std::vector<CaseEngine> engines;  // the judge first
   bool one_at_a_time = false;       // one engine is open at a time (--resident one)

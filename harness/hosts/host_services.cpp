@@ -196,7 +196,7 @@ EngineRequest HostServices::on_device(EngineRequest request) const {
   const auto* taken = job_.model.dequantised ? hosts_.values_of(job_.model.folder) : nullptr;
   const std::string lines =
       hf_settings(job_, request.name, taken != nullptr ? taken->values.file() : "");
-  if (!lines.empty()) request.settings = lines;
+  if (!lines.empty()) request.settings += (request.settings.empty() ? "" : "\n") + lines;
   return request;
 }
 

@@ -233,6 +233,12 @@ void conclude_case(CaseReport& c) {
       add_once(c.reasons, case_reason(e, e.reasons.empty() ? "no reason recorded" : e.reasons[0]));
     }
   }
+  if (c.format_cost && c.format_cost->limit > 0 && !(c.format_cost->kl <= c.format_cost->limit)) {
+    c.verdict = worst({c.verdict, Verdict::kFailFidelity});
+    add_once(c.reasons,
+             fmt::format("the format costs a KL of {:.4g} a step, more than --max-kl {:g}",
+                         c.format_cost->kl, c.format_cost->limit));
+  }
   c.verdict = verdict_of_case(c);
 }
 

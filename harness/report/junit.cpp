@@ -114,6 +114,7 @@ Suite engine_suite(const CaseReport& c, const EngineReport& e) {
   double ms = 0;
   for (const Sample& s : e.samples) ms += s.times.host_ms;
   if (ms > 0) suite.seconds = fmt::format("{:.6f}", ms / 1000);
+  if (c.format_cost) suite.properties.emplace_back("format_cost", cost_text(*c.format_cost));
   if (e.parity) {
     suite.properties.emplace_back("precision", e.parity->precision);
     if (!e.parity->coverage.empty()) suite.properties.emplace_back("coverage", e.parity->coverage);

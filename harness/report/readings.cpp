@@ -7,6 +7,17 @@
 
 namespace mkbench {
 
+std::string cost_text(const FormatCost& cost) {
+  std::string text = fmt::format(
+      "against {}, over {} ids: KL {:.4g} a step (largest {:.3g}), the same largest logit at "
+      "{:.1f} %",
+      cost.original, cost.steps, cost.kl, cost.largest_kl, 100 * cost.same_top);
+  if (cost.perplexity.value && cost.original_perplexity.value)
+    text += fmt::format(", perplexity {:.4g} in place of {:.4g} over {} ids of text",
+                        *cost.perplexity.value, *cost.original_perplexity.value, cost.text_steps);
+  return text;
+}
+
 bool is_quantised(const EngineReport& e) {
   return e.own_weights ||
          (e.parity && e.parity->precision == precision_class_name(PrecisionClass::kLossy));

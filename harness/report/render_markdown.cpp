@@ -285,6 +285,7 @@ std::vector<std::string> weights_notes(const CaseReport& c) {
   if (!c.reads.unknown.empty())
     notes.push_back("what a decode step reads is not known: " + one_line(c.reads.unknown));
   if (c.reads.known()) notes.push_back(reads_text(c.reads));
+  if (c.format_cost) notes.push_back("the format costs, " + one_line(cost_text(*c.format_cost)));
   if (!c.rounded.empty())
     notes.push_back(one_line(c.rounded) +
                     " are rounded to bf16, for truth, baselines and engines alike");

@@ -17,6 +17,7 @@
 #include "harness/measure/two_level.h"
 #include "harness/measure/warm_up.h"
 #include "harness/report/card_report.h"
+#include "harness/report/format_cost.h"
 #include "harness/report/observed_report.h"
 #include "harness/report/parity_report.h"
 #include "harness/report/profile_report.h"
@@ -26,7 +27,7 @@
 namespace mkbench {
 
 inline constexpr char kReportSchemaId[] = "mkbench.report";
-inline constexpr int kReportSchemaMajor = 1, kReportSchemaMinor = 15;  // new fields: minor + 1
+inline constexpr int kReportSchemaMajor = 1, kReportSchemaMinor = 16;  // new fields: minor + 1
 
 // The process that held an engine.
 struct ProcessFacts {
@@ -273,7 +274,8 @@ struct CaseReport {
   std::vector<std::string> reasons;
   bool interrupted = false;  // Ctrl-C came before its end: a resumed run repeats the case
   StepReads reads;           // known where transformers computes the model
-  MemoryBound memory;        // set by set_memory() (archive/recompute.h)
+  std::optional<FormatCost> format_cost;
+  MemoryBound memory;  // set by set_memory() (archive/recompute.h)
   CeilingReport ceiling;
   std::vector<EngineReport> engines;
   std::vector<ComparisonReport> comparisons;
@@ -342,6 +344,8 @@ void describe_fields(V& v, Tag<CaseReport>) {
   v.field("interrupted", &C::interrupted,
           "stopped by Ctrl-C before its end; --resume runs such a case anew");
   v.field("memory", &C::memory, "bytes that a token must read, and the least time for them");
+  v.field("format_cost", &C::format_cost,
+          "what the model's format costs; null unless this case was asked for it");
   v.field("ceiling", &C::ceiling, "the engine that only reads, timed in the same blocks");
   v.field("engines", &C::engines, "every engine of the case");
   v.field("comparisons", &C::comparisons,
