@@ -50,10 +50,10 @@ def source_of(folder, file):
         return AutoModelForCausalLM, (folder,), {}
     from stored_weights import stored_in  # a copy of this file stands alone, with models in bf16
     stored = stored_in(folder)
-    if not (file or stored):
+    if not file and stored is None:
         return AutoModelForCausalLM, (folder,), {}
     config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    if stored:
+    if stored is not None:
         del config.quantization_config
     config.mkbench_stored = "engine" if file else stored.form
     if file:
@@ -148,11 +148,11 @@ class Decoder:
     precision = "bf16"
 
     @staticmethod
-    def step_reads(folder):
+    def step_reads(folder, values):
         from step_reads import step_reads  # only the truth is asked, and a copy of this file stands alone
         if QUIET:
             logging.set_verbosity_warning()  # in the one process of a run that is asked this
-        return step_reads(folder)
+        return step_reads(folder, values)
 
     @staticmethod
     def stated_values(folder, file, weight):

@@ -1,5 +1,6 @@
 """The values that an engine says its weights stand for (--truth dequantised): a file of fp32 numbers, one weight behind
-another, and FILE.index, a line of JSON for each: its name, shape and offset in bytes.
+another, and FILE.index, a line of JSON for each: its name, shape, offset in bytes and, where the engine says how it keeps
+the weight, its storage (references/weight_storage.h).
 """
 
 import json
@@ -21,14 +22,20 @@ def table_of(names):
     return tables[0] if len(tables) == 1 else ""
 
 
+def index_of(file):
+    """{name: entry} of a file's index."""
+    return {entry["name"]: entry for entry in map(json.loads, pathlib.Path(f"{file}.index").read_text().splitlines())}
+
+
 def stated(file):
     """{name: fp32 tensor} of a file."""
-    values = {}
-    for line in pathlib.Path(f"{file}.index").read_text().splitlines():
-        entry = json.loads(line)
-        array = numpy.memmap(file, numpy.float32, "c", entry["offset"], tuple(entry["shape"]))
-        values[entry["name"]] = torch.from_numpy(array)
-    return values
+    return {name: torch.from_numpy(numpy.memmap(file, numpy.float32, "c", entry["offset"], tuple(entry["shape"])))
+            for name, entry in index_of(file).items()}
+
+
+def declared_bits(file):
+    """{name: bits that a step reads} of the weights of which the engine says how it keeps them."""
+    return {name: 8 * entry["storage"]["bytes"] for name, entry in index_of(file).items() if "storage" in entry}
 
 
 def weights_by(folder, file, config):
@@ -66,6 +73,31 @@ def problem_of_stored(found, wanted):
             f"fp16: [{place}] is {float(found[at]):.9g}, wanted {float(wanted[at]):.9g}")
 
 
+def blocks_of(values, height, width):
+    """[blocks, height * width] of a matrix; a block that the matrix cuts off is filled with the value at its end."""
+    rows, columns = values.shape
+    down, right = (torch.arange(-(-size // step) * step).clamp(max=size - 1) for size, step in ((rows, height), (columns, width)))
+    whole = values[down][:, right]
+    return whole.unflatten(1, (-1, width)).unflatten(0, (-1, height)).transpose(1, 2).flatten(0, 1).flatten(1)
+
+
+def problem_of_storage(found, storage):
+    """Why a weight of these values cannot be kept as an engine declares it."""
+    height, width = (storage["block_out"], storage["block_in"]) if storage["scale_bits"] else found.shape
+    blocks = blocks_of(found, height, width)
+    needed = -(-(found.numel() * storage["bits"] + len(blocks) * (storage["scale_bits"] + storage["zero_bits"])) // 8)
+    if storage["bytes"] < needed:
+        return f"storage() declares {storage['bytes']:,} bytes, and {needed:,} for its values, scales and zero points"
+    if 1 << storage["bits"] < blocks.shape[1]:
+        different = blocks.sort(1).values.diff(dim=1).ne(0).sum(1) + 1
+        most = int(different.argmax())
+        if different[most] > 1 << storage["bits"]:
+            per_row = -(-found.shape[1] // width)
+            return (f"storage() declares {storage['bits']} bits a value, and the block of row {most // per_row * height} and column "
+                    f"{most % per_row * width} holds {int(different[most]):,} different values")
+    return ""
+
+
 def weights_asked(folder):
     """The weights that an engine is asked for. A tied head is one: an engine may keep it in another format."""
     weights = Weights(folder)
@@ -81,7 +113,7 @@ def weights_asked(folder):
 def judged(folder, file, name):
     """What is found of the values of one weight. problem: why they cannot be right. own: the folder stores other values, whole,
     so that nothing but the engine's word says what it keeps."""
-    weights, found = Weights(folder), stated(file)[name]
+    weights, found, storage = Weights(folder), stated(file)[name], index_of(file)[name].get("storage")
     source = name if name in weights else table_of(weights)
     wanted, own, problem = weights[source].float(), False, ""
     if not found.isfinite().all():
@@ -91,6 +123,8 @@ def judged(folder, file, name):
     elif own := not torch.equal(found, wanted):
         error = float((found - wanted).norm() / wanted.norm())
         problem = "" if error < 1 else f"is no nearer to the weight than zeros are: off by {error:.0%} of its root mean square"
+    if storage and not problem:
+        problem = problem_of_storage(found.flatten(1), storage)
     return {"problem": f"dequantised('{name}'): {problem}" if problem else "", "own": own}
 
 

@@ -13,6 +13,7 @@ import struct
 
 import torch
 from hf_decoder import experts_in
+from stated_values import HEAD, declared_bits, table_of
 from stored_weights import files_of, stored_in
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -75,21 +76,23 @@ def stored_bits(folder):
             if name == "__metadata__":
                 continue
             begin, end = entry["data_offsets"]
-            module, part = stored.owner(name) if stored else (name.removesuffix("_blocks").removesuffix("_scales"), "")
+            module, part = stored.owner(name) if stored is not None else (name.removesuffix("_blocks").removesuffix("_scales"), "")
             if not part or part in stored.reader.PARTS:
                 bits[f"{module}.weight" if part else module] += 8 * (end - begin)
     return bits
 
 
-def parameter_bytes(folder, model, reads):
-    """Bytes of the parameters that a step reads."""
+def parameter_bytes(folder, model, reads, declared):
+    """Bytes of the parameters that a step reads; declared: {weight: bits} of those that an engine has quantised itself."""
     quantised = any(getattr(c, "quantization_config", None) for c in (model.config, model.config.get_text_config()))
-    bits = stored_bits(folder) if quantised else {}
+    bits = (stored_bits(folder) if quantised else {}) | declared
     total, sizes = 0, {name: parameter.numel() for name, parameter in model.named_parameters()}
+    if HEAD in declared and HEAD not in sizes:  # tied: a step reads a row of the table, and all of it as the head
+        bits[table_of(sizes)] = declared[HEAD]
     for name, elements in reads.elements():
         if quantised and name not in bits:
             raise Unknown(f"the model is quantised, and no stored tensor is called {name}")
-        total += elements * min(16.0, bits[name] / sizes[name] if quantised else 16.0) / 8
+        total += elements * min(16.0, bits[name] / sizes[name] if name in bits else 16.0) / 8
     return round(total)
 
 
@@ -118,8 +121,9 @@ def cache_reads(cache, text):
 
 
 @torch.no_grad()
-def step_reads(folder):
-    """The fields of StepReads (references/model/architecture.h)."""
+def step_reads(folder, values=""):
+    """The fields of StepReads (references/model/architecture.h). values: a file of stated_values.py, whose engine says how it
+    keeps its weights; "" for the folder's own."""
     try:
         config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         text = config.get_text_config()
@@ -143,7 +147,7 @@ def step_reads(folder):
         states, rows = cache_reads(cache, text)
         if not reads.parts or not (states or rows):
             raise Unknown("its class keeps no state in transformers' cache")
-        return {"fixed": parameter_bytes(folder, model, reads) + states,
+        return {"fixed": parameter_bytes(folder, model, reads, declared_bits(values) if values else {}) + states,
                 "rows": [{"bytes": size, "most": most} for most, size in sorted(rows.items())], "unknown": ""}
     except Unknown as reason:
         why = str(reason)

@@ -71,12 +71,13 @@ class Decoder:
         a tied model then follows the embedding. Of a quantised model, `name` is that of the whole weight: "...q_proj.weight"
         where the folder stores "...q_proj.qweight"."""
 
+    def storage(self, name):
+        """Optional: how a weight of which dequantised() gives values is kept: {"dtype": "int4", "scale_block": [1, 128],
+        "scale_dtype": "fp16", "zero_dtype": None, "bytes": n}, as mkbench_storage in engine_abi.h. The share of the ceiling
+        is then of these bytes."""
+
     # Declared for decoders that are written now; this mkbench does not call or read what follows.
     activations = kv = ""  # what these are rounded to beside the precision: "fp8-e4m3", "int8"; "": nothing else
-
-    def storage(self, name):
-        """Optional: how the weight `name` is kept: {"dtype": "int4", "scale_block": [1, 128], "scale_dtype": "fp16",
-        "zero_dtype": None, "bytes": n}, as mkbench_storage in engine_abi.h."""
 
     def frames(self, text, logits=None):
         """Optional: frames of a speech model, as mkbench_frames in engine_abi.h. text: bfloat16 [n, hidden]; returns

@@ -18,6 +18,7 @@
 #include "references/stress.h"
 #include "references/timeline.h"
 #include "references/vector_steps.h"
+#include "references/weight_storage.h"
 
 namespace mkbench {
 
@@ -162,6 +163,9 @@ class Engine {
     return std::nullopt;
   }
 
+  // How the engine keeps that weight; nullopt: it does not say.
+  virtual std::optional<WeightStorage> storage(const std::string& /*name*/) { return std::nullopt; }
+
   // What the engine has chosen for this card, for reports; empty where it chooses nothing.
   virtual std::string settings() const { return {}; }
 
@@ -222,6 +226,9 @@ class WrappedEngine : public Engine {
   }
   std::optional<std::vector<float>> dequantised(const std::string& name, int64_t count) override {
     return engine_->dequantised(name, count);
+  }
+  std::optional<WeightStorage> storage(const std::string& name) override {
+    return engine_->storage(name);
   }
   std::string settings() const override { return engine_->settings(); }
   std::optional<std::string> stress(const Stress& stress) override {

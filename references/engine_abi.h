@@ -313,8 +313,9 @@ typedef struct mkbench_engine_abi {
   /* Fills args->out between decodes, off the clock. */
   int32_t (*show)(mkbench_engine* engine, const mkbench_show* args);
 
-  /* How the engine keeps the weight `name` while it decodes; NULL: as it was handed out. Declared for
-   * engines that are written now, not called by this mkbench. */
+  /* How the engine keeps the weight `name` while it decodes; NULL: it does not say. Asked for each weight
+   * of which dequantised() gives values: a step then reads `bytes` of it, and the share of the ceiling
+   * is of these. What is returned is read at once. */
   const mkbench_storage* (*storage)(mkbench_engine* engine, const char* name);
 
   /* With --truth dequantised: the values of the weight `name` that enter the product, fp32, in the

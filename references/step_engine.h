@@ -43,6 +43,10 @@
 //
 //     bool dequantised(const char* name, float* values);
 //
+// and with this one how it keeps it, so that its share of the ceiling is told (storage() there).
+//
+//     const mkbench_storage* storage(const char* name);
+//
 // The engine is for CUDA if nvcc compiles this, or if cuda_runtime.h comes before it, else for the
 // CPU. Work on the default stream may still run when a call returns; a class with a stream that does
 // not wait for the default one synchronises it at both ends. More of engine_abi.h can be added to
@@ -71,7 +75,7 @@ struct Step {
   static constexpr int32_t precision = MKBENCH_PRECISION_BF16;
   static constexpr int32_t context_limit = 0;  // the most rows of the KV cache; 0: any number
 
-  void step(), steps(), prefill(), show(), dequantised();  // what the class does not define
+  void step(), steps(), prefill(), show(), dequantised(), storage();  // what the class lacks
 };
 
 // open() has no code for this model, or (MKBENCH_UNFIT_ENV) cannot run on this machine.
@@ -206,6 +210,8 @@ constexpr bool kHasShow = !std::is_same_v<decltype(&S::show), decltype(&Step::sh
 template <class S>
 constexpr bool kHasDequantised =
     !std::is_same_v<decltype(&S::dequantised), decltype(&Step::dequantised)>;
+template <class S>
+constexpr bool kHasStorage = !std::is_same_v<decltype(&S::storage), decltype(&Step::storage)>;
 // By a call: &S::open does not compile where S has several of them.
 template <class S>
 using ReadsConfig = decltype(std::declval<S&>().open(std::declval<const Tensors&>()));
@@ -408,6 +414,11 @@ mkbench_engine_abi table() {
       const int32_t status =
           call<S>(e, [&](Frame<S>& f) { changed = f.step.dequantised(name, values); });
       return status != MKBENCH_OK || changed ? status : int32_t{MKBENCH_NOT_SHOWN};
+    };
+  }
+  if constexpr (kHasStorage<S>) {
+    t.storage = [](mkbench_engine* e, const char* name) -> const mkbench_storage* {
+      return frame<S>(e).step.storage(name);
     };
   }
   return t;

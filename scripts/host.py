@@ -380,13 +380,13 @@ class Server:
         return self.wire.answer("able", why="an engine in Python has no ablations", state=held.state())
 
     def take_describe(self, call: dict) -> dict:
-        reads = self.module(call["request"]["name"]).step_reads(call["folder"]) if call["folder"] else {}
+        reads = self.module(call["request"]["name"]).step_reads(call["folder"], call["values"]) if call["folder"] else {}
         return self.wire.answer("described", bytes=needed_bytes(call["request"], call["config"]), reads=reads)
 
     def take_dequantised(self, call: dict) -> dict:
         held = self.engine(call)
-        able = hasattr(held.engine, "dequantised") and held.engine.dequantised(call["weight"], call["file"])
-        return self.wire.answer("able", able=able, state=held.state())
+        taken, storage = held.engine.dequantised(call["weight"], call["file"]) if hasattr(held.engine, "dequantised") else (False, None)
+        return self.wire.answer("weight_taken", taken=taken, storage=storage, state=held.state())
 
     def take_values(self, call: dict) -> dict:
         told = self.module(call["engine"]).stated_values(call["folder"], call["file"], call["weight"])

@@ -16,6 +16,7 @@ from __main__ import HostError, vocab_size  # host.py
 PRECISIONS = ("bf16", "fp32-accumulate", "lossy", "fp16")  # in the order of references/engine.h
 # Passes over a buffer of twice L2, as in harness/device/l2_flush.cu.
 FLUSH_PASSES = 2
+BITS = {"bf16": 16, "fp16": 16, "fp32": 32, "fp8-e4m3": 8, "int8": 8, "uint8": 8, "int4": 4}
 SLOTS = 4  # MKBENCH_SLOTS of references/engine_abi.h
 EMPTY = (None, [], None)
 
@@ -30,8 +31,8 @@ class DecoderFile:
     def make_engine(self, folder: pathlib.Path, request: dict):
         return TorchEngine(self.path, self.decoder(), folder, request)
 
-    def step_reads(self, folder: str) -> dict:
-        return self.decoder.step_reads(folder)
+    def step_reads(self, folder: str, values: str) -> dict:
+        return self.decoder.step_reads(folder, values)
 
     def stated_values(self, folder: str, file: str, weight: str) -> dict:
         return self.decoder.stated_values(folder, file, weight)
@@ -207,18 +208,34 @@ class TorchEngine:
         return None if state is None else torch.as_tensor(state).detach().float().cpu().numpy()
     hidden = kv_row = show
 
-    def dequantised(self, weight: dict, file: str) -> bool:
-        """Appends the values of a weight to a file; False where the decoder uses it as it was handed out."""
+    def dequantised(self, weight: dict, file: str) -> tuple:
+        """Appends the values of a weight to a file; the fields of WeightTaken (harness/wire/value_calls.h)."""
         values = self.decoder.dequantised(weight["name"]) if hasattr(self.decoder, "dequantised") else None
         if values is None:
-            return False
+            return False, None
         values = torch.as_tensor(values).detach()
         if list(values.shape) != weight["shape"]:
             raise HostError("bad_input", f"{self.who}: dequantised('{weight['name']}'): found the shape {list(values.shape)}, wanted "
                                          f"{weight['shape']}")
         with open(file, "ab") as end:
             end.write(values.float().cpu().contiguous().numpy())
-        return True
+        return True, self.storage(weight["name"])
+
+    def storage(self, name: str):
+        """The fields of WeightStorage (references/weight_storage.h); None where the decoder does not say."""
+        told = self.decoder.storage(name) if hasattr(self.decoder, "storage") else None
+        if told is None:
+            return None
+        try:
+            block = [operator.index(size) for size in told.get("scale_block") or (0, 0)]
+            bits = [0 if told.get(key) is None else BITS[told[key]] for key in ("scale_dtype", "zero_dtype")]
+            if len(block) != 2 or (min(block) > 0) != (bits[0] > 0):
+                raise ValueError(f"scale_block is {told.get('scale_block')} and scale_dtype {told.get('scale_dtype')}")
+            return {"bits": BITS[told["dtype"]], "scale_bits": bits[0], "zero_bits": bits[1], "block_out": block[0], "block_in": block[1],
+                    "bytes": operator.index(told["bytes"])}
+        except (AttributeError, KeyError, TypeError, ValueError) as wrong:
+            raise HostError("bad_input", f"{self.who}: storage('{name}'): {type(wrong).__name__}: {wrong}; found {told!r}, wanted what "
+                                         f"references/decoder.py says, with types among {', '.join(BITS)}")
 
     @torch.no_grad()
     def decode(self, n: int, forced, logits):

@@ -18,6 +18,7 @@
 #include "harness/flow/only.h"
 #include "harness/flow/replication.h"
 #include "harness/flow/state_receipt.h"
+#include "harness/flow/stated_weights.h"
 #include "harness/flow/timed_scoring.h"
 #include "harness/flow/timed_truth.h"
 #include "harness/flow/trials.h"
@@ -131,16 +132,19 @@ class CaseFlow {
                           static_cast<double>(job_.l2_bytes));
   }
 
+  void refuse_ceiling(const std::string& why) {
+    no_ceiling_ = why;
+    if (!why.empty()) sink_.send(VerdictGiven{ceiling_.name, Verdict::kSkipped, why});
+  }
+
   // Sends how much memory the case will take and how much is free, before anything is loaded.
   void state_memory(const ModelConfig& config) {
     const CaseMemory memory = case_memory(job_, services_, config);
     sink_.send(MemoryStated{memory.taken(), memory.free});
     if (no_ceiling_.empty()) {
-      if (config.is_outline()) no_ceiling_ = no_ceiling_of(config);
+      if (config.is_outline()) refuse_ceiling(no_ceiling_of(config));
       if (no_ceiling_.empty() && !memory.ceiling_fits())
-        no_ceiling_ = ceiling_refusal(job_, memory);
-      if (!no_ceiling_.empty())
-        sink_.send(VerdictGiven{ceiling_.name, Verdict::kSkipped, no_ceiling_});
+        refuse_ceiling(ceiling_refusal(job_, memory));
     }
     if (!memory.fits())
       throw Error(ErrorKind::kEnvUnfit, memory_refusal(job_, services_, config, memory));
@@ -175,21 +179,12 @@ class CaseFlow {
   bool take_values() {
     if (!job_.model.dequantised) return true;
     context_ = timed_context();
-    std::optional<StatedWeights> found = services_.values_found();
-    if (!found) services_.begin_values();
-    for (Contestant* c : living_candidates()) {
-      if (!found) {
-        guard_engine(sink_, *c, [&] {
-          make_engine(*c);
-          services_.take_values(*c->engine);
-        });
-        c->engine.reset();
-        if (!c->alive) continue;
-        found = services_.values_found();  // an error here is the truth's, and ends the case
-      }
-      c->own_weights = found && found->own;
-      if (found && !found->problem.empty())
-        fail_engine(sink_, *c, Verdict::kFailFidelity, found->problem);
+    const auto found = take_stated_weights(
+        services_, living_candidates(), [this](Contestant& c) { make_engine(c); }, sink_);
+    if (found && found->declared) {
+      weights_.config.reads = services_.config(job_.model).reads;
+      if (no_ceiling_.empty()) refuse_ceiling(no_ceiling_of(weights_.config));
+      tell_model();
     }
     return !living_candidates().empty();
   }
@@ -200,6 +195,10 @@ class CaseFlow {
     const RangeGuard range = services_.range("load");
     weights_ = services_.load(model, depth);
     loaded_ = model.name;
+    tell_model();
+  }
+
+  void tell_model() {
     sink_.send(ModelLoaded{weights_.name, weights_.sha256, weights_.lagset, weights_.salt,
                            weights_.head, weights_.config, weights_.model_type,
                            weights_.not_covered, weights_.notes, weights_.rounded});
@@ -236,12 +235,12 @@ class CaseFlow {
     EngineFacts facts = services_.facts(*c.engine);
     if (c.ceiling) ceiling_pattern_ = facts.settings;
     facts.own_weights = c.own_weights;
+    facts.declared_bytes = c.declared_bytes;
     if (!is_file_engine(c.name)) facts.resolved_name = c.name;
     sink_.send(EngineMade{c.name, facts});
     sink_.send(MemoryHeld{services_.held_bytes()});
   }
 
-  // Refuses an engine that has fewer positions than its timed runs need.
   void check_room(const Contestant& c) const {
     const int room = c.engine->capabilities().max_context, needed = first_depth(job_) + tokens();
     if (!c.timed() || job_.whole_parity || job_.only || room >= needed) return;
@@ -320,6 +319,7 @@ class CaseFlow {
     for (Contestant& c : contestants_) {
       const JudgedEngine& judged = job_.judged->engines.at(c.name);
       c.own_weights = judged.facts.own_weights;
+      c.declared_bytes = judged.facts.declared_bytes;
       sink_.send(EngineMade{c.name, judged.facts});
       sink_.send(ParityJudged{c.name, judged.parity});
       c.verdict = job_.judged->references.is_live() ? Verdict::kPassLive : Verdict::kPass;
@@ -377,7 +377,7 @@ class CaseFlow {
         cost_of_format(job_, services_, weights_, references.all, context_, watch_)});
   }
 
-  // Later cases of the model take over that these engines read the weights, like their parity.
+  // Later cases take over that these engines read the weights, like their parity.
   void audit() {
     if (!job_.audited || job_.judged) return;
     weights_ = ModelWeights{};

@@ -19,10 +19,10 @@ struct Contestant : CaseEngine {
 
   std::unique_ptr<Engine> engine;
   Verdict verdict = Verdict::kSkipped;
-  bool alive = true;         // no failure so far
-  bool own_weights = false;  // EngineFacts::own_weights
-  EngineCapabilities can{};  // as the engine said when it was opened last
-  Snapshot start;            // after the prefill of the timed prompt
+  bool alive = true;                                 // no failure so far
+  bool own_weights = false, declared_bytes = false;  // as in EngineFacts
+  EngineCapabilities can{};                          // as the engine said when it was opened last
+  Snapshot start;                                    // after the prefill of the timed prompt
 };
 
 // Whether the case goes on to be timed: times of the baselines alone answer nothing that was asked.

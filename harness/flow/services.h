@@ -47,8 +47,9 @@ struct CaseShapes {
 
 // What was found of the values that an engine says its weights stand for.
 struct StatedWeights {
-  std::string problem;  // why they cannot be right; empty: nothing was found
-  bool own = false;     // the engine has quantised weights that the model stores whole
+  std::string problem;    // why they cannot be right; empty: nothing was found
+  bool own = false;       // the engine has quantised weights that the model stores whole
+  bool declared = false;  // and says how it keeps each: config() then tells what a step reads
 };
 
 class CaseServices {

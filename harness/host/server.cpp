@@ -292,12 +292,12 @@ FromHost Server::take(const DequantisedCall& call) {
   const int64_t count =
       std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
   const auto values = e.dequantised(call.weight.name, count);
-  if (!values) return Able{false, "", state_of(e)};
+  if (!values) return WeightTaken{false, {}, state_of(e)};
   std::ofstream file(call.file, std::ios::binary | std::ios::app);
   file.write(reinterpret_cast<const char*>(values->data()),
              static_cast<std::streamsize>(values->size() * sizeof(float)));
   if (!file.flush()) throw Error(ErrorKind::kEnvUnfit, call.file + ": " + std::strerror(errno));
-  return Able{true, "", state_of(e)};
+  return WeightTaken{true, e.storage(call.weight.name), state_of(e)};
 }
 
 FromHost Server::take(const SkipToCall& call) {

@@ -219,9 +219,9 @@ std::optional<std::vector<float>> HostEngine::floats(int layer, std::optional<in
   return row;
 }
 
-bool HostEngine::write_dequantised(const WeightShape& weight, const std::string& file) {
-  return ask_host<Able>(DequantisedCall{opened_.engine, weight, file}, {kSmallCallS, timeout_s_})
-      .able;
+WeightTaken HostEngine::write_dequantised(const WeightShape& weight, const std::string& file) {
+  return ask_host<WeightTaken>(DequantisedCall{opened_.engine, weight, file},
+                               {kSmallCallS, timeout_s_});
 }
 
 std::string HostEngine::ablate(Ablation ablation) {

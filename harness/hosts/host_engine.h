@@ -55,7 +55,7 @@ class HostEngine final : public Engine {
   // Returns why the engine has no ablations, or an empty text.
   std::string ablate(Ablation ablation);
   // Appends the values of a weight to a file; false if the engine uses it as it was handed out.
-  bool write_dequantised(const WeightShape& weight, const std::string& file);
+  WeightTaken write_dequantised(const WeightShape& weight, const std::string& file);
   // When the last prefill() or decode() ran, by the clock of the harness's code in the host.
   const HostInterval& last_interval() const { return interval_; }
   const std::string& name() const { return name_; }  // as requested

@@ -161,8 +161,11 @@ HostServices::HostServices(const CaseJob& job, Hosts& hosts,
 HostServices::~HostServices() = default;
 
 StepReads HostServices::step_reads() const {
-  return job_.model.is_outline ? hosts_.step_reads(judge_runs(job_).truth, job_.model.folder)
-                               : StepReads{};
+  const auto* taken = job_.model.dequantised ? hosts_.values_of(job_.model.folder) : nullptr;
+  const bool declared = taken != nullptr && taken->declared;
+  if (!job_.model.is_outline && !declared) return {};
+  return hosts_.step_reads(judge_runs(job_).truth, job_.model.folder,
+                           declared ? taken->values.file() : "");
 }
 
 ModelConfig HostServices::config(const Model& model) const {
@@ -210,7 +213,7 @@ std::optional<StatedWeights> HostServices::values_found() const {
   const auto* taken = job_.model.dequantised ? hosts_.values_of(job_.model.folder) : nullptr;
   if (taken == nullptr) return std::nullopt;
   if (!taken->told) hosts_.judge_values(judge_runs(job_).truth);
-  return StatedWeights{taken->told->problem, taken->told->own};
+  return StatedWeights{taken->told->problem, taken->told->own, taken->declared};
 }
 
 std::unique_ptr<Engine> HostServices::make_engine(const EngineRequest& request,

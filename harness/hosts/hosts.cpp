@@ -157,10 +157,11 @@ int64_t Hosts::bytes(const EngineRequest& request, const ModelConfig& config) {
       .bytes;
 }
 
-StepReads Hosts::step_reads(const std::string& truth, const std::filesystem::path& folder) {
-  const auto [known, is_new] = step_reads_.try_emplace(snapshot_stamp(folder));
+StepReads Hosts::step_reads(const std::string& truth, const std::filesystem::path& folder,
+                            const std::string& values) {
+  const auto [known, is_new] = step_reads_.try_emplace(snapshot_stamp(folder) + " " + values);
   if (!is_new) return known->second;
-  const DescribeCall call{in_host({.name = truth}), {}, folder.string()};
+  const DescribeCall call{in_host({.name = truth}), {}, folder.string(), values};
   try {
     idle_bytes(truth);  // now, because the answer needs libraries that the process then keeps
     known->second =
@@ -187,14 +188,17 @@ void Hosts::take_values(Engine& engine) {
 void Hosts::judge_values(const std::string& truth) {
   ValuesCall call{in_host({.name = truth}).name, values_->folder.string(), values_->values.file()};
   ValuesTold found;
-  for (const std::string& weight : values_->taken) {
-    call.weight = weight;
+  bool declared = true;
+  for (const StatedWeight& weight : values_->taken) {
+    call.weight = weight.name;
     const auto told = ask<ValuesTold>(link(holder_of(truth), host_kind(truth)), call, CallLimit{});
     found.own = found.own || told.own;
+    declared = declared && (weight.stored || !told.own);
     found.problem = told.problem;
     if (!found.problem.empty()) break;
   }
   values_->told = found;
+  values_->declared = found.own && declared;
 }
 
 const Hosts::Stated* Hosts::values_of(const std::filesystem::path& folder) const {

@@ -55,7 +55,9 @@ class Hosts {
   int64_t bytes(const EngineRequest& request, const ModelConfig& config);
   // What a step of the model in `folder` reads, found in the host of `truth`, an engine in Python, once.
   // Throws Error(kHang) or Error(kTimeout).
-  StepReads step_reads(const std::string& truth, const std::filesystem::path& folder);
+  // With a file of StatedValues, of the weights as their engine says that it keeps them.
+  StepReads step_reads(const std::string& truth, const std::filesystem::path& folder,
+                       const std::string& values = {});
   // What an engine says that the weights of the last such model stand for. The host of `truth` is asked
   // which weights there are, then the engine for their values, then that host what is wrong with them.
   void begin_values(const std::string& truth, const std::filesystem::path& folder);
@@ -65,8 +67,10 @@ class Hosts {
     std::filesystem::path folder;
     std::string stamp;
     std::vector<WeightShape> weights{};
-    std::vector<std::string> taken{};
-    std::optional<ValuesTold> told{};  // once they are judged
+    std::vector<StatedWeight> taken{};
+    // Once they are judged; declared: the engine says how it keeps each weight that it has quantised.
+    std::optional<ValuesTold> told{};
+    bool declared = false;
     StatedValues values{};
   };
   // Null unless the values of this model's weights were taken.

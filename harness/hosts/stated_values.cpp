@@ -11,6 +11,7 @@
 #include <numeric>
 
 #include "references/base/error.h"
+#include "references/base/json_fields.h"
 
 namespace mkbench {
 namespace {
@@ -47,20 +48,21 @@ StatedValues::~StatedValues() {
 
 int64_t StatedValues::bytes() const { return lseek(values_, 0, SEEK_END); }
 
-std::vector<std::string> StatedValues::take(HostEngine& engine,
-                                            const std::vector<WeightShape>& weights) const {
-  std::vector<std::string> taken;
+std::vector<StatedWeight> StatedValues::take(HostEngine& engine,
+                                             const std::vector<WeightShape>& weights) const {
+  std::vector<StatedWeight> taken;
   std::string index;
   int64_t offset = 0;
   for (const WeightShape& weight : weights) {
-    if (!engine.write_dequantised(weight, file())) continue;
-    index +=
-        nlohmann::json{{"name", weight.name}, {"shape", weight.shape}, {"offset", offset}}.dump() +
-        "\n";
+    const WeightTaken told = engine.write_dequantised(weight, file());
+    if (!told.taken) continue;
+    nlohmann::json entry = {{"name", weight.name}, {"shape", weight.shape}, {"offset", offset}};
+    if (told.storage) entry["storage"] = json_fields::write(*told.storage);
+    index += entry.dump() + "\n";
     const int64_t count =
         std::accumulate(weight.shape.begin(), weight.shape.end(), int64_t{1}, std::multiplies<>());
     offset += count * static_cast<int64_t>(sizeof(float));
-    taken.push_back(weight.name);
+    taken.push_back({weight.name, told.storage.has_value()});
     const int64_t size = bytes();
     if (size != offset)
       throw Error(ErrorKind::kRuntime,

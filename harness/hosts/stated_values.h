@@ -11,6 +11,11 @@
 
 namespace mkbench {
 
+struct StatedWeight {
+  std::string name;
+  bool stored = false;  // the engine says how it keeps it
+};
+
 class StatedValues {
  public:
   // Throws Error(kEnvUnfit).
@@ -19,9 +24,9 @@ class StatedValues {
   StatedValues(const StatedValues&) = delete;
   StatedValues& operator=(const StatedValues&) = delete;
 
-  // Asks the engine for these weights. Returns the names of those that it has values for; throws
-  // Error(kBadInput) if it has none.
-  std::vector<std::string> take(HostEngine& engine, const std::vector<WeightShape>& weights) const;
+  // Asks the engine for these weights. Returns those that it has values for; throws Error(kBadInput) if
+  // it has none.
+  std::vector<StatedWeight> take(HostEngine& engine, const std::vector<WeightShape>& weights) const;
   int64_t bytes() const;
   // The file of the values; beside it is FILE.index.
   std::string file() const { return (folder_.path() / kFile).string(); }

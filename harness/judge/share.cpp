@@ -72,7 +72,7 @@ void fill_share(const CeilingReport& ceiling, EngineReport& e, double confidence
     e.share = {std::nullopt, ceiling.reason};
     return;
   }
-  if (is_quantised(e)) {
+  if (!reads_known(e)) {
     e.share = {std::nullopt, e.name + " is quantised, and may read fewer bytes than the ceiling"};
     return;
   }
@@ -88,7 +88,7 @@ void fill_share(const CeilingReport& ceiling, EngineReport& e, double confidence
 }
 
 std::string impossible_reason(const EngineReport& e, const MemoryBound& bound) {
-  if (e.samples.empty() || is_quantised(e) || !(bound.least_ms > 0)) return {};
+  if (e.samples.empty() || !reads_known(e) || !(bound.least_ms > 0)) return {};
   const Summary times = summarize_processes(times_by_process(e.samples), kUpperLimit);
   const bool slowest = !times.ci || (times.count >= kManySamples && times.max < times.ci->high);
   const double upper = slowest ? times.max : times.ci->high;

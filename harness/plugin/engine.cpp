@@ -15,6 +15,7 @@
 #include "harness/plugin/model.h"
 #include "harness/plugin/slots.h"
 #include "harness/plugin/timeline.h"
+#include "harness/plugin/weight_storage.h"
 #include "kernels/cuda_event.h"
 #include "references/base/error.h"
 
@@ -165,6 +166,11 @@ class PluginEngine : public Engine {
     void* const room = shown_.prepare(values.size() * sizeof(float));
     return shown("dequantised", values,
                  plugin_->dequantised(plugin_.get(), name.c_str(), static_cast<float*>(room)));
+  }
+
+  std::optional<WeightStorage> storage(const std::string& name) override {
+    if (plugin_->storage == nullptr) return std::nullopt;
+    return storage_of(plugin_->storage(plugin_.get(), name.c_str()), "storage('" + name + "')");
   }
 
   bool set_timeline(bool on) override {

@@ -13,6 +13,8 @@ inline constexpr char kHostTwin[] = "host-twin";  // the megakernel's schedule o
 // True if the engine has claimed the class lossy: it may read fewer bytes than the weights have,
 // and is not ranked beside engines that read all of them.
 bool is_quantised(const EngineReport& e);
+// False for a quantised engine that does not say how many bytes it reads.
+inline bool reads_known(const EngineReport& e) { return !is_quantised(e) || e.declared_bytes; }
 
 // A reason of an engine as its case repeats it: "engine: FAIL_TOKEN: why".
 std::string case_reason(const EngineReport& e, const std::string& why);

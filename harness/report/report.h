@@ -56,8 +56,8 @@ void describe_fields(V& v, Tag<ProcessFacts>) {
 // What an engine reports about itself once it is made.
 struct EngineFacts {
   std::string resolved_name;  // "plain"; for a plugin "its-name@file.so"
-  // Its weights are quantised, and the model's are not: how many bytes a step reads is not known.
-  bool own_weights = false;
+  // Its weights are quantised, and the model's are not; what a step reads is known if it declares that.
+  bool own_weights = false, declared_bytes = false;
   std::string device;
   std::string settings;  // of a baseline's library; for ring the row of tuning in use
   ProcessFacts process;
@@ -68,6 +68,7 @@ void describe_fields(V& v, Tag<EngineFacts>) {
   v.field("resolved_name", &EngineFacts::resolved_name, "engine that ran");
   v.field("own_weights", &EngineFacts::own_weights,
           "its weights are quantised and the model's are not; judged by what they stand for");
+  v.field("declared_bytes", &EngineFacts::declared_bytes, "it says how many bytes these are");
   v.field("device", &EngineFacts::device, "where it ran");
   v.field("settings", &EngineFacts::settings,
           "pinned library settings; for ring the row of tuning in use");
@@ -258,9 +259,8 @@ struct CaseReport {
   int generator = 0;
   double rope_theta = 0;
   std::string rope_theta_key, rope_scaling, head;
-  std::string model_kind;
+  std::string model_kind, rounded;
   std::vector<std::string> not_covered, notes;
-  std::string rounded;
   int depth = 0, n_gen = 0, n_prompt = 0;
   std::string reference, reference_sha256, reference_versions, live_check;
   std::string timed_check;  // "closed form", or "late ids, scored by the truth"

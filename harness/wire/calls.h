@@ -1,5 +1,5 @@
 // What a parent asks a host, and what hosts answer: one struct per message, with one list of fields
-// (references/base/fields.h). The texts of kType stand only here. arena.h holds ids and logits.
+// (references/base/fields.h). arena.h holds ids and logits.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 #include "harness/measure/launch_trace.h"
 #include "harness/measure/range_label.h"
 #include "harness/measure/sample.h"
-#include "harness/wire/travelling.h"
+#include "harness/wire/value_calls.h"
 #include "references/base/error.h"
 
 namespace mkbench {
@@ -181,10 +181,10 @@ struct DescribeCall {
   static constexpr char kType[] = "describe";
   EngineRequest request;
   ModelConfig config;
-  std::string folder{};
+  std::string folder{}, values{};
   static void fields(auto& v) {
     list_fields(v, "request", &DescribeCall::request, "config", &DescribeCall::config, "folder",
-                &DescribeCall::folder);
+                &DescribeCall::folder, "values", &DescribeCall::values);
   }
 };
 
@@ -367,10 +367,9 @@ struct Failed {
   }
 };
 
-// A stage of a call that is still running.
 struct StageTold {
   static constexpr char kType[] = "stage";
-  std::string stage;
+  std::string stage;  // of a call that is still running
   static void fields(auto& v) { list_fields(v, "stage", &StageTold::stage); }
 };
 
@@ -437,9 +436,10 @@ struct Tuned {
   }
 };
 
-using FromHost = std::variant<Hello, Answered, Opened, Prefilled, Decoded, Traced, TimelineTold,
-                              Flushed, Saved, Floats, Explained, Able, Described, Failed, StageTold,
-                              ProgressTold, HangTold, CardFacts, TorchTold, Tuned, ValuesTold>;
+using FromHost =
+    std::variant<Hello, Answered, Opened, Prefilled, Decoded, Traced, TimelineTold, Flushed, Saved,
+                 Floats, Explained, Able, Described, Failed, StageTold, ProgressTold, HangTold,
+                 CardFacts, TorchTold, Tuned, ValuesTold, WeightTaken>;
 
 nlohmann::json to_json(const ToHost& call);
 nlohmann::json to_json(const FromHost& answer);

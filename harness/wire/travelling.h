@@ -9,7 +9,6 @@
 #include "harness/device/device_check.h"
 #include "harness/device/device_info.h"
 #include "harness/measure/sample.h"
-#include "harness/wire/value_calls.h"
 #include "references/base/fields.h"
 #include "references/config.h"
 #include "references/engine.h"

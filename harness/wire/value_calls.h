@@ -2,10 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "harness/wire/travelling.h"
 #include "references/base/fields.h"
+#include "references/weight_storage.h"
 
 namespace mkbench {
 
@@ -18,7 +21,7 @@ struct WeightShape {
 };
 
 // Makes the engine's host append to a file the fp32 values that the engine says a weight stands for.
-// Answer: Able, false if the engine uses the weight as it was handed out.
+// Answer: WeightTaken.
 struct DequantisedCall {
   static constexpr char kType[] = "dequantised";
   int engine = 0;
@@ -27,6 +30,18 @@ struct DequantisedCall {
   static void fields(auto& v) {
     list_fields(v, "engine", &DequantisedCall::engine, "weight", &DequantisedCall::weight, "file",
                 &DequantisedCall::file);
+  }
+};
+
+// taken: false if the engine uses the weight as it was handed out; storage: if it says how it keeps it.
+struct WeightTaken {
+  static constexpr char kType[] = "weight_taken";
+  bool taken = false;
+  std::optional<WeightStorage> storage{};
+  EngineState state;
+  static void fields(auto& v) {
+    list_fields(v, "taken", &WeightTaken::taken, "storage", &WeightTaken::storage, "state",
+                &WeightTaken::state);
   }
 };
 

@@ -30,11 +30,12 @@ class StatedValues(unittest.TestCase):
         save_file(tensors, self.folder / "model.safetensors")
         (self.folder / "config.json").write_text(json.dumps(config))
 
-    def state(self, **weights):
+    def state(self, storage=None, **weights):
         index, offset = "", 0
         with self.file.open("wb") as file:
             for name, value in weights.items():
-                index += json.dumps({"name": name, "shape": list(value.shape), "offset": offset}) + "\n"
+                entry = {"name": name, "shape": list(value.shape), "offset": offset} | ({"storage": storage} if storage else {})
+                index += json.dumps(entry) + "\n"
                 offset += file.write(value.float().numpy().tobytes())
         pathlib.Path(f"{self.file}.index").write_text(index)
 
@@ -153,6 +154,37 @@ class StatedValues(unittest.TestCase):
             self.assertEqual(self.judged("a.weight")["problem"], "")
             self.state(**{"a.weight": torch.tensor([[1, float("inf")]])})
             self.assertEqual(self.judged("a.weight"), {"problem": "dequantised('a.weight'): holds NaN or Inf", "own": False})
+
+    def stored_as(self, values, bits, block, bytes_, scale_bits=16, zero_bits=0):
+        self.model({"a.weight": values * 1.25})
+        self.state({"bits": bits, "block_out": block[0], "block_in": block[1], "scale_bits": scale_bits, "zero_bits": zero_bits,
+                    "bytes": bytes_}, **{"a.weight": values})
+        self.assertEqual(self.module.declared_bits(self.file), {"a.weight": 8 * bytes_})
+        found = self.judged("a.weight")
+        self.assertTrue(found["own"])
+        return found["problem"].removeprefix("dequantised('a.weight'): ")
+
+    def test_how_a_weight_is_kept_must_have_room_for_it(self):
+        values = self.torch.ones(3, 40)
+        # 120 values of four bits, and of 3 x 3 blocks, the last cut off, a scale and a zero point.
+        for block, scale_bits, zero_bits, needed in (((1, 16), 16, 0, 60 + 18), ((1, 16), 16, 4, 60 + 23), ((2, 40), 32, 0, 60 + 8), ((0, 0), 0, 0, 60)):
+            self.assertEqual(self.stored_as(values, 4, block, needed, scale_bits, zero_bits), "")
+            self.assertEqual(self.stored_as(values, 4, block, needed - 1, scale_bits, zero_bits),
+                             f"storage() declares {needed - 1} bytes, and {needed} for its values, scales and zero points")
+
+    def test_a_block_holds_no_more_different_values_than_its_bits_tell_apart(self):
+        torch = self.torch
+        values = torch.arange(4 * 34).reshape(4, 34) % 16 + 1.0
+        self.assertEqual(self.stored_as(values, 4, (2, 17), 1000), "")
+        values[2:, 17:] = 3
+        values[3, 20] = 0.5
+        self.assertEqual(self.stored_as(values, 4, (2, 17), 1000), "")
+        values[2:, 17:] = torch.arange(34).reshape(2, 17) % 17 + 1.0
+        self.assertEqual(self.stored_as(values, 4, (2, 17), 1000), "storage() declares 4 bits a value, and the block of row 2 and column 17 holds 17 "
+                         "different values")
+        self.assertEqual(self.stored_as(values, 8, (2, 17), 1000), "")
+        self.assertEqual(self.stored_as(torch.arange(1, 17.0).reshape(1, 16), 4, (1, 16), 1000), "")
+        self.assertIn("row 0 and column 0 holds 17", self.stored_as(torch.arange(1, 18.0).reshape(1, 17), 4, (0, 0), 1000, 0))
 
     def test_a_format_that_is_not_read_cannot_be_held_to_anything(self):
         self.model({"a.weight": self.torch.ones(2, 2)}, quantization_config={"quant_method": "mxfp4"})

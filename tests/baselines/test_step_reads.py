@@ -61,6 +61,22 @@ class StepReads(unittest.TestCase):
         self.check(self.reads("llama", tie_word_embeddings=False), 4 * DENSE + HEAD + 32, rows)  # and a row of it
         self.check(self.reads("llama", attention_bias=True), 4 * (DENSE + (4 + 2 + 2) * 8 + 32) + HEAD, rows)
 
+    def declared(self, config, **bytes_):
+        (self.folder / "config.json").write_text(json.dumps({"model_type": "llama"} | COMMON | config))
+        index = [json.dumps({"name": name, "storage": {"bytes": size}}) for name, size in bytes_.items()]
+        (self.folder / "values.index").write_text("\n".join([*index, json.dumps({"name": "model.norm.weight"})]))
+        return self.read(str(self.folder), str(self.folder / "values"))["fixed"]
+
+    def test_weights_that_an_engine_has_quantised_count_as_it_declares_them(self):
+        down, whole = "model.layers.1.mlp.down_proj.weight", 2 * (4 * DENSE + HEAD)
+        self.assertEqual(self.declared({}, **{down: 700}), whole - 2 * 32 * 64 + 700)
+        # A tied head in another format than the table, of which a step reads a row that is counted with it.
+        self.assertEqual(self.declared({}, **{"lm_head.weight": 900}), whole - 2 * 100 * 32 + 900)
+        self.assertEqual(self.declared({}, **{"lm_head.weight": 900, "model.embed_tokens.weight": 1600}), whole - 2 * 100 * 32 + 900)
+        self.assertEqual(self.declared({}, **{"model.embed_tokens.weight": 1600}), whole - 2 * 100 * 32 + 1600)
+        untied = {"tie_word_embeddings": False}
+        self.assertEqual(self.declared(untied, **{"lm_head.weight": 900, "model.embed_tokens.weight": 1600}), whole - 2 * 100 * 32 + 900 + 16)
+
     def test_a_table_of_positions_is_read_by_row_and_padding_does_not_matter(self):
         found = self.reads("gpt2", n_embd=32, n_layer=4, n_head=4, n_positions=64)
         layer = 4 * 32 * 32 + 4 * 32 + 8 * 32 * 32 + 5 * 32 + 4 * 32  # attention, MLP, their biases, two norms

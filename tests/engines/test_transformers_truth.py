@@ -297,6 +297,18 @@ class DequantisedInPython(Said):
         self.assertEqual([e["own_weights"] for e in report["cases"][1]["engines"]], [False, True])
         self.assertIn(" dequantised=engine", report["cases"][0]["reference"]["versions"])
         self.assertIn("\nQuantised engines, ranked with none of the others:", told)
+        # Its bytes a token are those that it declares: the projections at four bits with a scale in fp32 for 32 of them.
+        values = 4 * (128 * 128 * (4 + 2 + 2 + 4) + 3 * 128 * 384)
+        case = report["cases"][0]
+        self.assertEqual([e["declared_bytes"] for e in case["engines"]], [False, True])
+        self.assertEqual(case["model"]["reads"]["fixed"], values * 5 / 8 + 2 * (259 * 128 + 4 * (2 * 128 + 2 * 128) + 128))
+        self.assertEqual(self.mkbench("verify", str(self.out)).returncode, 0)
+        # What four bits cost is a figure, and a gate where that is asked for.
+        cost = case["format_cost"]
+        self.assertEqual((cost["original"], cost["limit"], cost["perplexity"]), ("tiny", 0, None))
+        self.assertGreater(cost["kl"], 0.001)
+        self.assertGreater(1, cost["same_top"])
+        self.assertIn("tiny: the format costs, against tiny, over ", told)
         # By the model's own weights it is wrong, and so is one that only says that it uses them.
         self.out = self.folder / "by-the-model"
         code, report, told = self.judged("--model", "tiny", "--engine", engine, command=("parity",))
@@ -319,7 +331,13 @@ class DequantisedInPython(Said):
         self.assertIn("dequantised('model.layers.2.mlp.down_proj.weight'): 37,", " ".join(found["reasons"]))
         self.assertIn("of 49,152 values are not what the checkpoint's stored ones stand for, nor these in bf16 or fp16: [", told)
         self.assertIn(": dequantised(", told.splitlines()[-1])
+        for bug, words in (("one_weight_in_bf16", "down_proj.weight'): storage() declares 4 bits a value, and the block of row 0 and column 0 holds "),
+                           ("declares_no_scales", "storage() declares 24,576 bytes, and 30,720 for its values, scales and zero points")):
+            code, found, report, told = self.said(self.buggy(bug, "coarse_decoder"))
+            self.assertEqual((code, found["verdict"]), (3, "FAIL_FIDELITY"), told)
+            self.assertIn(words, " ".join(found["reasons"]))
         for bug, words in (("says_nothing", "--truth dequantised: dequantised() gives the values of no weight"),
+                           ("declares_a_strange_type", "storage('model.layers.0.mlp.down_proj.weight'): KeyError: 'int5'; found {"),
                            ("says_another_shape", "dequantised('model.layers.0.mlp.down_proj.weight'): found the shape [127, 384], wanted [128, 384]")):
             code, found, report, told = self.said(self.buggy(bug, "coarse_decoder"))
             self.assertEqual((code, found["verdict"]), (2, "BAD_INPUT"), told)

@@ -60,6 +60,40 @@ TEST_CASE("what the candidate says is taken before anything is judged, once a ru
   CHECK_FALSE(other.taken);
 }
 
+TEST_CASE("a candidate that says how it keeps its weights settles what a step reads") {
+  for (const bool declared : {true, false}) {
+    Taking bench;
+    bench.job.l2_bytes = 1000;
+    bench.add_ceiling();
+    bench.found.declared = declared;
+    const auto config = bench.services.config;
+    bench.services.config = [&bench, config](const std::string& name) {
+      ModelConfig known = config(name);
+      if (bench.taken && bench.found.declared) known.reads.fixed = 5000;
+      return known;
+    };
+    const CaseReport c = bench.run();
+    CHECK(engine_of(c, "kernel").declared_bytes == declared);
+    CHECK_FALSE(engine_of(c, "eager").declared_bytes);
+    CHECK(c.reads.fixed == (declared ? 5000 : 0));
+    CHECK(c.ceiling.reason.empty());
+  }
+  Taking small;
+  small.job.l2_bytes = 10'000;
+  small.add_ceiling();
+  small.found.declared = true;
+  const auto config = small.services.config;
+  small.services.config = [&small, config](const std::string& name) {
+    ModelConfig known = config(name);
+    if (small.taken) known.reads.fixed = 5000;
+    return known;
+  };
+  const CaseReport c = small.run();
+  CHECK(holds(c.ceiling.reason, "are under"));
+  CHECK(c.ceiling.samples.empty());
+  CHECK(engine_of(c, "kernel").verdict == Verdict::kPass);
+}
+
 TEST_CASE("values that cannot be right are the candidate's failure, in each case") {
   Taking bench;
   bench.found.problem = "dequantised('a'): holds NaN or Inf";

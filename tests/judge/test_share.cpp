@@ -177,6 +177,11 @@ TEST_CASE("a quantised engine reads fewer bytes: no bound, no share, no rank bes
   CHECK(own.engines[1].verdict == Verdict::kPass);
   CHECK_FALSE(own.engines[1].share.value);
   CHECK(own.comparisons.at(0).label == "lossy");
+  // One that says how many bytes it reads has both again.
+  own.engines[1].declared_bytes = true;
+  own.engines[1].verdict = Verdict::kPass;
+  own = aggregated(own);
+  CHECK(own.engines[1].verdict == Verdict::kImpossible);
   c.engines[1].parity.emplace().precision = "lossy";
   const CaseReport lossy = aggregated(c);
   const EngineReport& e = lossy.engines[1];

@@ -2,11 +2,14 @@
 // same engines without.
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "harness/plugin/timeline.h"
+#include "harness/plugin/weight_storage.h"
 #include "tests/support/catch2.h"
 #include "tests/support/plugins.h"
 
@@ -324,6 +327,46 @@ TEST_CASE("a timeline that is wrong or not there", "[plugin]") {
   const auto first = counting("bare");
   CHECK_FALSE(first->set_timeline(true));
   CHECK(thrown_by([&] { first->timeline(); }).says("it offers no timeline"));
+}
+
+TEST_CASE("how a library keeps a weight is read by its types and blocks") {
+  CHECK_FALSE(storage_of(nullptr, "x"));
+  mkbench_storage told = {sizeof told, MKBENCH_INT4, 1, 128, MKBENCH_FP16, MKBENCH_INT4, 12345};
+  const auto read = [&] { return *storage_of(&told, "storage('w')"); };
+  CHECK(read().bits == 4);
+  CHECK(read().scale_bits == 16);
+  CHECK(read().zero_bits == 4);
+  CHECK(read().block_out == 1);
+  CHECK(read().block_in == 128);
+  CHECK(read().bytes == 12345);
+  for (const auto& [dtype, bits] : std::vector<std::pair<int32_t, int>>{{MKBENCH_BF16, 16},
+                                                                        {MKBENCH_FP16, 16},
+                                                                        {MKBENCH_FP32, 32},
+                                                                        {MKBENCH_FP8_E4M3, 8},
+                                                                        {MKBENCH_INT8, 8},
+                                                                        {MKBENCH_UINT8, 8}}) {
+    told.dtype = dtype;
+    CHECK(read().bits == bits);
+  }
+  // A library that was built before zero points were told.
+  told.size = offsetof(mkbench_storage, zero_dtype);
+  CHECK(read().zero_bits == 0);
+  CHECK(read().bytes == 0);
+  told.size = sizeof told;
+  const mkbench_storage whole = told;
+  for (const auto change :
+       {+[](mkbench_storage& s) { s.dtype = 0; }, +[](mkbench_storage& s) { s.dtype = 8; },
+        +[](mkbench_storage& s) { s.scale_dtype = 9; },
+        +[](mkbench_storage& s) { s.zero_dtype = -1; },
+        +[](mkbench_storage& s) { s.scale_dtype = 0; }, +[](mkbench_storage& s) { s.scale_in = 0; },
+        +[](mkbench_storage& s) { s.scale_out = -1; }}) {
+    told = whole;
+    change(told);
+    CHECK_THROWS_WITH(read(), Catch::Matchers::StartsWith("storage('w'): "));
+  }
+  told = whole;
+  told.scale_out = told.scale_in = told.scale_dtype = 0;
+  CHECK(read().scale_bits == 0);
 }
 
 }  // namespace
