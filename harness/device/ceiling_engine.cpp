@@ -36,15 +36,24 @@ int64_t step_bytes_at(const ModelConfig& config, const EngineRequest& request, i
                                : config.shape.bytes_per_step(position);
 }
 
+// Whether a step reads the model's own tensors, as `ring` does; else it reads as many bytes as
+// transformers' class or the engine's declared storage tells.
+bool reads_tensors(const ModelConfig& config, const EngineRequest& request) {
+  return !config.is_outline() && !request.reads.known();
+}
+
+bool has_ring(const ModelConfig& config, const EngineRequest& request) {
+  return reads_tensors(config, request) && ring_obstacle(config, request.gpu).empty();
+}
+
 // Bytes of the copied weights and KV rows: what the longest step reads.
 int64_t copied_bytes(const ModelConfig& config, const EngineRequest& request) {
   return StepReader::padded(step_bytes_at(config, request, request.max_context));
 }
 
 int64_t device_bytes(const ModelConfig& config, const EngineRequest& request) {
-  const bool ring = ring_obstacle(config, request.gpu).empty();
   return copied_bytes(config, request) +
-         (ring ? ring_device_bytes(config, ring_options(request)) : 0);
+         (has_ring(config, request) ? ring_device_bytes(config, ring_options(request)) : 0);
 }
 
 class CeilingEngine final : public Engine {
@@ -58,8 +67,7 @@ class CeilingEngine final : public Engine {
     MKBENCH_CUDA(cudaGetDeviceProperties(&properties, request.gpu));
     device_ = "cuda:" + std::to_string(request.gpu) + " " + properties.name;
     copy_weights(weights);
-    const std::string obstacle = ring_obstacle(weights.config, request.gpu);
-    if (obstacle.empty()) make_ring_stream(weights);
+    if (has_ring(weights.config, request)) make_ring_stream(weights);
     space_ = {.bulk = reader_.has_bulk_copy(),
               .most_ring_copies = ring_ ? static_cast<uint32_t>(ring::most_copies_in_flight(
                                               config_.shape, properties.major))
@@ -158,10 +166,10 @@ class CeilingEngine final : public Engine {
   }
 
   // Copies all tensors that a step reads, one after the other, and fills the rest, in place of KV
-  // rows, with varied bits. An outline is all such bits, because a step does not read all of its tensors.
+  // rows, with varied bits. Where a step does not read the tensors as they are, all is such bits.
   void copy_weights(const ModelWeights& weights) {
     size_t rows = 0;
-    if (!weights.config.is_outline()) rows = copy_tensors(weights);
+    if (reads_tensors(weights.config, request_)) rows = copy_tensors(weights);
     fill_with_bits(memory_.get() + rows, static_cast<int64_t>(memory_.bytes() - rows));
     MKBENCH_CUDA(cudaDeviceSynchronize());
   }

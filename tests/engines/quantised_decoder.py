@@ -75,6 +75,9 @@ class QuantisedDecoder(MoeDecoder):
             BUGS[self.bug](parts)
             values[f"{BROKEN}.weight"] = stored.reader.values(parts, stored.stated, BROKEN)
         tensors.update({name: value.to(self.device) for name, value in values.items()})
+        for name, tensor in tensors.items():
+            if tensor.dtype == torch.float16:  # of AWQ and GPTQ, what they leave whole
+                tensors[name] = tensor.to(torch.bfloat16)
         super().load(model, tensors)
 
     def dequantised(self, name):
