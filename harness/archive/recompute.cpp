@@ -148,7 +148,9 @@ void tally_again(const Report& found, size_t case_index, EngineReport& e) {
 std::optional<ModelConfig> known_config(const CaseReport& c) {
   if (const ModelRow* row = find_model(c.model)) {
     if (c.weights_sha256.empty()) return std::nullopt;
-    return ModelConfig{.shape = row->shape, .reads = c.reads};
+    const bool declared = std::any_of(c.engines.begin(), c.engines.end(),
+                                      [](const EngineReport& e) { return e.declared_bytes; });
+    return ModelConfig{.shape = row->shape, .reads = declared ? c.reads : StepReads{}};
   }
   if (c.reads.known()) return ModelConfig{.reads = c.reads};
   return std::nullopt;

@@ -223,6 +223,9 @@ TEST_CASE("the bytes of a model without a row follow from what a step reads") {
   };
   r.cases[0].reads = {.fixed = 12345};
   CHECK_FALSE(differ());  // a row has its own bytes, whatever a report says
+  r.cases[0].engines[1].declared_bytes = true;
+  CHECK(differ());  // but for an engine that declares how it keeps its weights
+  r.cases[0].engines[1].declared_bytes = false;
   r.cases[0].model = "./mine";
   CHECK(differ());
   r.cases[0].reads = {};
