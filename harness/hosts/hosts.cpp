@@ -178,7 +178,10 @@ void Hosts::begin_values(const std::string& truth, const std::filesystem::path& 
   values_.reset();  // of another model
   auto weights =
       ask<ValuesTold>(link(holder_of(truth), host_kind(truth)), call, CallLimit{}).weights;
-  values_.reset(new Stated{folder, snapshot_stamp(folder), std::move(weights)});
+  values_ = std::make_unique<Stated>();
+  values_->folder = folder;
+  values_->stamp = snapshot_stamp(folder);
+  values_->weights = std::move(weights);
 }
 
 void Hosts::take_values(Engine& engine) {
