@@ -17,7 +17,7 @@ struct FormatCost {
   int64_t steps = 0, text_steps = 0;
   double kl = 0, largest_kl = 0, same_top = 0;
   double limit = 0;  // --max-kl; 0: none
-  Number original_perplexity, perplexity;
+  Number original_perplexity{}, perplexity{};
 };
 
 constexpr std::string_view struct_name(Tag<FormatCost>) { return "format_cost"; }

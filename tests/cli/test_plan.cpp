@@ -1,7 +1,10 @@
 // Options and a probe of the machine become jobs: which engines each model gets.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "harness/cli/plan.h"
@@ -345,6 +348,46 @@ TEST_CASE("hf judges what transformers alone computes, and takes eager's place t
   CHECK(refused({"--engine", "hf", "--compare", "none"}) == "accepted");
   CHECK(refused({"--truth", "mkbench"}).find("transformers alone computes it") !=
         std::string::npos);
+}
+
+TEST_CASE("what a format costs is told against a model of the same vocabulary") {
+  const testing::TemporaryFolder place, other;
+  for (const auto& [folder, vocab] : {std::pair{&place, 259}, {&other, 260}}) {
+    testing::write_micro_model(folder->path());
+    testing::write_file(folder->path() / "config.json",
+                        fmt::format(R"({{"model_type": "zebra", "vocab_size": {}, "hidden_size": 5,
+                                        "num_hidden_layers": 3}})",
+                                    vocab));
+  }
+  const std::string folder = place.path().string();
+  const auto job_of = [](const std::vector<std::string>& flags) {
+    return plan_of(flags, card()).jobs.at(0);
+  };
+  const auto refused = [&](const std::vector<std::string>& flags) {
+    return testing::error_line([&] { plan_of(flags, card()); });
+  };
+  CHECK_FALSE(job_of({"--model", folder}).original);
+  const CaseJob job = job_of({"--model", folder, "--original", "tiny", "--max-kl", "0.25"});
+  REQUIRE(job.original);
+  CHECK(job.original->name == "tiny");
+  CHECK(job.max_kl == 0.25);
+  const CaseJob own = job_of({"--model", "tiny", "--truth", "dequantised", "--engine", "hf-static",
+                              "--compare", "none", "--max-kl", "0.5"});
+  REQUIRE(own.original);
+  CHECK(own.original->folder == own.model.folder);
+  const std::string elsewhere = other.path().string();
+  for (const auto& [flags, words] : std::vector<std::pair<std::vector<std::string>, std::string>>{
+           {{"--model", folder, "--max-kl", "0.1"},
+            "--max-kl: found neither --original nor --truth dequantised"},
+           {{"--model", "tiny", "--original", "tiny"},
+            "--original tiny: mkbench computes the truth of --model tiny"},
+           {{"--model", folder, "--original", "synthetic"},
+            "--original synthetic: is made in memory, wanted a folder"},
+           {{"--model", folder, "--original", "nowhere"}, "--original nowhere: "},
+           {{"--model", folder, "--original", elsewhere},
+            "--original " + elsewhere + ": found a vocabulary of 260, wanted 259"}}) {
+    CHECK(refused(flags).starts_with(words));
+  }
 }
 
 }  // namespace

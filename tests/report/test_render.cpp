@@ -372,7 +372,21 @@ TEST_CASE("Markdown says which theta and head were used, and what the engine wro
   CHECK_THAT(render_markdown(r),
              ContainsText(
                  "- rope_theta 10000.5 (rope_parameters.rope_theta); scaled: linear, factor 2\n"));
-  CHECK_THAT(render_markdown(r), !ContainsText("not covered") && !ContainsText("rounded to bf16"));
+  CHECK_THAT(render_markdown(r), !ContainsText("not covered") && !ContainsText("rounded to bf16") &&
+                                     !ContainsText("the format costs"));
+  c.format_cost = FormatCost{
+      .original = "whole", .steps = 12, .kl = 0.0123, .largest_kl = 0.5, .same_top = 0.75};
+  const std::string costs =
+      "against whole, over 12 ids: KL 0.0123 a step (largest 0.5), the same largest logit at 75.0 "
+      "%";
+  CHECK_THAT(render_markdown(r), ContainsText("- the format costs, " + costs + "\n"));
+  CHECK_THAT(render_junit(r),
+             ContainsText("<property name=\"format_cost\" value=\"" + costs + "\"/>"));
+  c.format_cost->text_steps = 5;
+  c.format_cost->original_perplexity = {20.0, ""};
+  c.format_cost->perplexity = {22.5, ""};
+  CHECK_THAT(render_markdown(r),
+             ContainsText(costs + ", perplexity 22.5 in place of 20 over 5 ids of text\n"));
   c.rounded = "24 F32 of 24\ntensors";
   CHECK_THAT(render_markdown(r), ContainsText("- 24 F32 of 24\\ntensors are rounded to bf16, for "
                                               "truth, baselines and engines alike\n"));

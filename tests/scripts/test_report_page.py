@@ -78,6 +78,17 @@ class Structure(Pages):
         self.assertEqual((engine["speedup"], "speedup_verdict" in engine), ("-", False))
         self.assertTrue(any(p["engine"] == f"{name} (quantised)" for p in points_of(reader, '"tokens per second')))
 
+    def test_what_a_format_costs(self):
+        report = self.example("gpu")
+        self.assertNotIn("What the format costs", self.read(report).text())
+        report["cases"][0]["format_cost"] = {
+            "original": "whole", "steps": 1200, "kl": 0.01234, "largest_kl": 0.5, "same_top": 0.9375, "limit": 0, "text_steps": 0,
+            "original_perplexity": None, "original_perplexity_reason": "no prompt is text", "perplexity": 22.5, "perplexity_reason": ""}
+        text = self.read(report).text()
+        self.assertEqual(text.count("What the format costs"), 1)
+        for words in ("whole", "1,200", "0.01234", "93.8%", "no prompt is text", "22.5 over 0 ids of text"):
+            self.assertIn(words, text[text.index("What the format costs"):])
+
     def test_an_engine_that_is_quicker_where_nobody_looks_is_named(self):
         report = self.example("gpu")
         self.assertNotIn("nobody looks", self.read(report).text())
