@@ -425,6 +425,18 @@ TEST_CASE("one strict token alone, and a wrong token of the free run alone, are 
   CHECK(second.verdict == Verdict::kNondeterministic);
   CHECK(failed(second) == std::set<Check>{Check::kSame});
   CHECK((second.suspect_position == tie.position && second.suspect_is_free));
+  // Where the engine says that its bits vary, a near tie may fall either way, and no other step.
+  free.deterministic = false;
+  const ParityReport varies = judge(free);
+  CHECK(varies.verdict == Verdict::kPass);
+  CHECK(find_check(varies, Check::kSame)->status == CheckStatus::kPassed);
+  const ReferenceStep decided =
+      *std::find_if(steps.begin(), steps.end(), [](const ReferenceStep& s) { return s.decided; });
+  free.at_step = [&](const At& at, std::vector<float>&, int32_t& id) {
+    if (at.first_id == 1 && at.position == decided.position && !at.with_logits)
+      id = decided.top_ids[1];
+  };
+  CHECK(failed(judge(free)).count(Check::kSame) == 1);
 }
 
 TEST_CASE("an id that never came is missing, not inconsistent with its logits") {
