@@ -219,6 +219,8 @@ std::optional<Model> original_of(const PlanSettings& settings, const Model& mode
     refuse(error.what());
   }
   if (original.folder.empty()) refuse("is made in memory, wanted a folder with weights");
+  if (original.folder == model.folder && !model.dequantised)
+    refuse("is --model itself, wanted the model that it was made of");
   const int wanted = model_config(model).shape.vocab;
   if (found != wanted)
     refuse(fmt::format("found a vocabulary of {}, wanted {} as of --model {}", found, wanted,

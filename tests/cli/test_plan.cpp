@@ -384,6 +384,8 @@ TEST_CASE("what a format costs is told against a model of the same vocabulary") 
            {{"--model", folder, "--original", "synthetic"},
             "--original synthetic: is made in memory, wanted a folder"},
            {{"--model", folder, "--original", "nowhere"}, "--original nowhere: "},
+           {{"--model", folder, "--original", folder},
+            "--original " + folder + ": is --model itself"},
            {{"--model", folder, "--original", elsewhere},
             "--original " + elsewhere + ": found a vocabulary of 260, wanted 259"}}) {
     CHECK(refused(flags).starts_with(words));
