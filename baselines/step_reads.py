@@ -87,6 +87,8 @@ def parameter_bytes(folder, model, reads, declared):
     quantised = any(getattr(c, "quantization_config", None) for c in (model.config, model.config.get_text_config()))
     bits = (stored_bits(folder) if quantised else {}) | declared
     total, sizes = 0, {name: parameter.numel() for name, parameter in model.named_parameters()}
+    if fused := sorted(set(declared) - {HEAD, *sizes}):
+        raise Unknown(f"transformers' class has no parameter {fused[0]}, which the engine says how it keeps")
     if HEAD in declared and HEAD not in sizes:  # tied: a step reads a row of the table, and all of it as the head
         bits[table_of(sizes)] = declared[HEAD]
     for name, elements in reads.elements():
