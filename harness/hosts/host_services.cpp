@@ -213,7 +213,8 @@ std::optional<StatedWeights> HostServices::values_found() const {
   const auto* taken = job_.model.dequantised ? hosts_.values_of(job_.model.folder) : nullptr;
   if (taken == nullptr) return std::nullopt;
   if (!taken->told) hosts_.judge_values(judge_runs(job_).truth);
-  return StatedWeights{taken->told->problem, taken->told->own, taken->declared};
+  return StatedWeights{taken->told->problem, taken->told->own,
+                       taken->declared && step_reads().known()};
 }
 
 std::unique_ptr<Engine> HostServices::make_engine(const EngineRequest& request,
