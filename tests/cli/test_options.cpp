@@ -151,8 +151,9 @@ TEST_CASE("the environment stands between the command line and the defaults, for
   CHECK(meta["device"]["source"] == "environment");
   CHECK(meta["blocks"]["source"] == "default");
   // A value that no flag takes shows that each variable is read.
-  const std::set<std::string> free_text = {"model",     "python", "reference", "out",   "junit",
-                                           "libraries", "only",   "resume",    "label", "kernel"};
+  const std::set<std::string> free_text = {"model", "python",    "reference", "out",
+                                           "junit", "libraries", "only",      "resume",
+                                           "label", "kernel",    "original"};
   const std::map<std::string_view, std::vector<std::string>> arguments = {
       {"inspect", {"tiny"}},   {"fleet", {"plan.toml"}},  {"gate", {"a", "b"}},
       {"compare", {"a", "b"}}, {"report", {"r"}},         {"verify", {"r"}},
